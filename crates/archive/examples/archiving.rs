@@ -3,10 +3,10 @@
 //!
 //!     cargo run --release -p perdura-archive --example archiving [records] [pages] [bytes]
 //!
-//! The log has `records` records. Each has one fragment of `bytes` bytes and changes one of `pages` uniformly random
-//! pages of 256 partitions. A transaction has two records, an epoch 500 transactions. Both disks are in memory.
-//! Making the log is not counted. The rows of `perdura_archive::generation` are measured first, then the default row
-//! with each codec.
+//! The log has `records` records in 256 partitions. Each record has one fragment of `bytes` bytes. It changes a page
+//! that is chosen uniformly at random among `pages` pages. A transaction has two records, and an epoch has 500
+//! transactions. Both disks are in memory. The time to make the log is not counted. The example measures each algorithm
+//! of `perdura_archive::generation` first, then the default algorithm with each codec.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use perdura_wal::{EpochEnds, EpochSource, SourceStep};
 #[path = "../tests/archive/log.rs"]
 mod log;
 
-/// The number of groups in an epoch.
+/// The number of transactions in an epoch. Each transaction is one group of records.
 const GROUPS: usize = 500;
 const CHUNKS: Chunks = Chunks {
     partitions: 256,

@@ -3,8 +3,9 @@
 //!
 //!     cargo run --release -p perdura-archive --example generation [records] [pages] [bytes]
 //!
-//! There are `records` records. Each has one fragment of `bytes` bytes and changes one of `pages` uniformly random
-//! pages of 256 partitions. Workspaces have 16 MiB. The disk is in memory. Making the records is not counted.
+//! The example makes `records` records in 256 partitions. Each record has one fragment of `bytes` bytes. It changes a
+//! page that is chosen uniformly at random among `pages` pages. A workspace has 16 MiB. The disk is in memory. The time
+//! to make the records is not counted.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

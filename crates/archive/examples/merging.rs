@@ -1,11 +1,12 @@
-//! Measures the cost and the saving of merging. Updates of rows become runs. The runs are read side by side, merged,
-//! and merged with their records combined. One core does all of it; the disk is in memory.
+//! Measures the time of merging, and the saved bytes. The example makes runs from updates of rows. The example reads
+//! the runs side by side, then merges the runs, then merges the runs again and combines the records. The example uses
+//! one core; the disk is in memory.
 //!
 //!     cargo run --release -p perdura-archive --example merging [updates] [rows] [bytes] [runs]
 //!
-//! There are `updates` updates of `bytes` bytes each. They change `rows` rows, a hundred in a page, in 256
-//! partitions. The rows are drawn uniformly, and then by Zipf's law with parameter 0.99. The updates make `runs` runs
-//! of level 0.
+//! There are `updates` updates of `bytes` bytes each, in `runs` runs of level 0. They change `rows` rows in 256
+//! partitions; a page has a hundred rows. The example chooses the rows at random. It runs once with the uniform
+//! distribution, and once with Zipf's distribution (parameter 0.99).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,11 +31,11 @@ const ROWS_PER_PAGE: u64 = 100;
 const ROW_BYTES: u64 = 160;
 const UPDATES_PER_EPOCH: usize = 1000;
 
-/// A source of rows, drawn uniformly or by Zipf's law.
+/// A source of random rows. Their distribution is uniform or Zipf's.
 struct Rows {
     rng: fastrand::Rng,
     rows: u64,
-    /// The sums of the first weights by Zipf's law, one for each row.
+    /// The running sums of the rows' weights in Zipf's distribution. Empty for the uniform distribution.
     sums: Vec<f64>,
 }
 
@@ -62,7 +63,7 @@ impl Rows {
         };
         let drawn = self.rng.f64() * all;
         let rank = self.sums.partition_point(|sum| *sum < drawn);
-        // Scatter the rows that are updated often over the table.
+        // Scatter the often-updated rows over the table.
         mix64(to_u64(rank) + 1) % self.rows
     }
 }
@@ -154,7 +155,7 @@ fn generate(
             let page = row / ROWS_PER_PAGE;
             let useq = &mut useqs[to_usize(page)];
             *useq = useq.wrapping_add(1);
-            // Values with few different bytes, like digits.
+            // Like digits, the bytes take few different values.
             let xor: Vec<u8> = (0..bytes).map(|_| rows.rng.u8(1..16)).collect();
             let offset = 128 + (row % ROWS_PER_PAGE) * ROW_BYTES;
             let id = PageId(u32::try_from(page).expect("32 bits"));

@@ -1,16 +1,16 @@
-//! The archive agent. It works on an archive from outside the database, in another process. It knows of the database
-//! only the contents of manifests.
+//! The archive agent. It maintains an archive from a process outside the database. It reads no file of the
+//! database. The manifests in the archive tell it what it must know about the database.
 //!
-//! The agent holds two locks: the role of an agent, which only one process can have at a time, and the right to
-//! merge. Opening the archive is one step. After an error the next step opens the archive again and removes the files
-//! that the failed step left. An agent may be killed at any moment. Only its unfinished merge or removal is lost: the
-//! inputs of a merge are removed after a manifest without them is durable.
+//! The agent holds two locks: the lock of the role `Agent`, which only one process can have at a time, and the lock for
+//! merging. Opening the archive is one step. After an error the next step opens the archive again and removes the files
+//! that the failed step left. An agent may be killed at any moment. Then only its unfinished merge or removal is lost.
+//! The inputs of a merge still exist, because they are removed only after a manifest without them is durable.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 3.3: a daemon merges runs beside the database.
 //! # Deviations
-//! The paper's daemon is a thread of the server. Ours needs no more than the directory, so it may be on another
-//! machine.
+//! The paper's daemon is a thread of the server. Our agent needs only the archive's directory, so the agent may run on
+//! another machine.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ impl Agent {
         }
     }
 
-    /// Returns the archive. `None`: the archive is not open.
+    /// Returns the archive. `None`: the archive is not open now.
     #[must_use]
     pub fn store(&self) -> Option<&Arc<Store>> {
         self.upkeep.as_ref().map(Upkeep::store)
@@ -69,9 +69,9 @@ impl Agent {
     /// Takes one step: opens the archive, or makes one I/O. `now_us` is the wall clock, microseconds since 1970.
     ///
     /// # Errors
-    /// [`Error::Locked`](perdura_base::Error::Locked) if another agent is running, or another process merges.
-    /// [`Error::ArchiveTaken`](perdura_base::Error::ArchiveTaken) if a newer agent has opened the archive; this agent
-    /// must stop. Otherwise the errors of [`Store::open`] and [`Upkeep::step`], after which the next step opens the
+    /// [`Error::Locked`](perdura_base::Error::Locked) if a second agent is running or a second process merges.
+    /// [`Error::ArchiveTaken`](perdura_base::Error::ArchiveTaken) if a newer agent has opened the archive. Then this
+    /// agent must stop. Otherwise the errors of [`Store::open`] and [`Upkeep::step`]; the next step then opens the
     /// archive again.
     pub fn step(&mut self, now_us: u64) -> Result<UpkeepStep> {
         let Some(mut upkeep) = self.upkeep.take() else {

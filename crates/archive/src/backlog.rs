@@ -1,7 +1,8 @@
 //! The backlog of an archive: runs that wait on the log's disk while the archive is unavailable.
 //!
-//! It is a separate archive, in folder [`FOLDER`] of the disk of the log's first stream. It begins at or before the
-//! archive's end, and the log may be cut up to the backlog's end. A backlog without a run is ignored.
+//! The backlog is a separate archive, in folder [`FOLDER`] of the disk that has the log's first stream. No epoch is
+//! missing between the archive and the backlog. The two may overlap. The log up to the backlog's end may be deleted. A
+//! backlog without a run is ignored.
 
 use std::sync::Arc;
 
@@ -11,13 +12,13 @@ use perdura_device::{Disk, Folder};
 use crate::manifest::Manifest;
 use crate::store::{Store, list_archives};
 
-/// The name of the folder.
+/// The name of the backlog's folder.
 pub const FOLDER: &str = "backlog";
 
 /// Returns the disk of a database's backlog. `logs` are the disks of the log, in the order of its streams.
 ///
 /// # Errors
-/// The function cannot fail, because the name is valid.
+/// No error occurs, because the folder's name is valid.
 ///
 /// # Panics
 /// If `logs` is empty.
@@ -44,7 +45,7 @@ pub fn find(logs: &[Arc<dyn Disk>], database: &Uuid) -> Result<Option<Arc<Store>
     }
 }
 
-/// Returns the size of the runs in the backlog, bytes.
+/// Returns the total size of the runs in the backlog, bytes.
 #[must_use]
 pub fn waiting_bytes(backlog: &Manifest) -> u64 {
     let runs = backlog.objects.iter().filter(|o| o.id.run().is_some());

@@ -1,21 +1,22 @@
-//! The draining of a backlog: its runs are written into the archive, oldest first, each once.
+//! The draining of a backlog. Each run of the backlog is written into the archive once, the oldest run first.
 //!
 //! ```text
-//!  oldest run of the backlog ──► a run of level 0 that follows the archive's ── manifest of the archive ──► no run of the backlog any more
-//!                    (epochs that the archive has are left out)
+//!  oldest run of the backlog ──► new run at the archive's end ──► manifest names it ──► backlog's run removed
+//!                    (without the archive's epochs)
 //! ```
 //!
-//! The backlog is a separate archive on another disk. It takes the runs while the archive is unavailable. It begins
-//! at the end that the archive was then known to have. The archive may hold more: a manifest or a run may have become
-//! durable although the disk reported a failure. So a run is not copied unchanged but written again without the
-//! epochs that the archive has. The omitted and the written records together must have the digests of the run.
+//! The backlog is a separate archive on a second disk. It receives the runs while the archive is unavailable. The last
+//! manifest known to be durable gives the archive's end, and the backlog begins there. The archive may hold later
+//! epochs, because a manifest or a run may have become durable although the disk reported a failure. So a run is not
+//! copied unchanged. It is written again without the epochs that the archive already has. The omitted and the written
+//! records together must have the digests of the run.
 //!
-//! The drain makes one I/O in each step, except the step that opens a run. It only writes the runs. The caller adds
-//! each to the archive, and then calls [`Drain::added`].
+//! The drain makes one I/O in each step, except in the step that opens a run. It only writes the runs. The caller adds
+//! each run to the archive, and then calls [`Drain::added`].
 //!
 //! # Invariants
 //! * A run is removed from the backlog only when a durable manifest of the archive covers its epochs.
-//! * Records of a backlog are never combined. So every moment of its runs becomes a moment of the archive.
+//! * Records of a backlog are never combined. So every moment of the backlog's runs becomes a moment of the archive.
 
 use std::sync::Arc;
 
@@ -35,37 +36,37 @@ use crate::writer::RunSummary;
 /// The result of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DrainStep {
-    /// The backlog has no run that the archive lacks.
+    /// The backlog has no run left.
     Empty,
     /// The drain made an I/O.
     Working,
-    /// A run was written that follows the archive's last run and ends at these positions of the log's streams. The
-    /// caller must add the run to the archive.
+    /// The drain has written a run that follows the archive's last run. The run ends at these positions of the log's
+    /// streams. The caller must add the run to the archive.
     Run(RunSummary, Vec<Pos>),
 }
 
 enum Stage {
     Idle,
     Write(Box<Merge>, Arc<Run>),
-    /// A run was written, and the caller is adding it.
+    /// A run was written, and the caller is adding it to the archive.
     Adding,
-    /// The drain removes the backlog's runs whose epochs the archive has.
+    /// The drain removes the backlog's runs up to the archive's end.
     Forget(Box<Publication>),
 }
 
-/// A machine that moves the runs of a backlog into an archive.
+/// A state machine that moves the runs of a backlog into an archive.
 pub struct Drain {
     backlog: Arc<Store>,
     archive: Arc<Store>,
     region: Arc<RegionDigest>,
-    /// The latest moment of the archive, microseconds since 1970.
+    /// The wall clock of the archive's latest moment, microseconds since 1970.
     wall_us: u64,
     stage: Stage,
 }
 
 impl Drain {
-    /// Begins to move the runs of `backlog` into `archive`. `wall_us` is the latest moment of the archive. No other
-    /// process may add runs to the archive. The backlog may only grow at its end in the meantime.
+    /// Begins to move the runs of `backlog` into `archive`. `wall_us` is the wall clock of the archive's latest moment.
+    /// While the drain exists, no other process may add runs to the archive, and the backlog may only grow at its end.
     ///
     /// # Errors
     /// [`Error::ArchiveBehind`] if epochs are missing between the archive's end and the backlog's begin.
@@ -98,8 +99,8 @@ impl Drain {
     /// Makes one I/O.
     ///
     /// # Errors
-    /// Those of [`Merge::step`] and [`Publication::step`]. This drain cannot be used after an error. A new drain
-    /// begins where the archive ends at that time.
+    /// Those of [`Merge::step`] and [`Publication::step`]. After an error this drain cannot be used. A new drain begins
+    /// at the archive's end.
     pub fn step(&mut self) -> Result<DrainStep> {
         match std::mem::replace(&mut self.stage, Stage::Adding) {
             Stage::Idle => {
@@ -139,7 +140,8 @@ impl Drain {
         Ok(DrainStep::Working)
     }
 
-    /// The caller reports that a durable manifest of the archive names the run. The drain continues after that run.
+    /// Continues the drain after the run that was written last. The caller calls this when a durable manifest of the
+    /// archive names that run.
     pub fn added(&mut self) {
         assert!(
             matches!(self.stage, Stage::Adding),

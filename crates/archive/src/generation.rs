@@ -2,12 +2,12 @@
 //!
 //! | row | player | writes |
 //! |---|---|---|
-//! | `quick` | [`Quick`]: a workspace is sorted when it is full | runs |
+//! | `quick` | [`Quick`]: sorts a workspace when it is full | runs |
 //! | `selection` | [`Selecting`]: a selection tree, which continues to read while it writes | runs |
-//! | `unsorted` | [`Copying`]: no order but the log's | [unsorted copies](crate::unsorted), which restore nothing |
+//! | `unsorted` | [`Copying`]: keeps the log's order | [unsorted copies](crate::unsorted), useless to a restore |
 //!
-//! A database uses `quick` by default. The paper proposes `selection`. `unsorted` is the baseline to which the paper
-//! compares sorted runs.
+//! A database uses `quick` by default. The paper proposes `selection`. The paper compares sorted runs with the baseline
+//! `unsorted`.
 
 use perdura_base::{Epoch, Result};
 use perdura_page::PageRecord;
@@ -21,15 +21,15 @@ use crate::unsorted::{Copied, CopyTail, Copying};
 use crate::workspace::write_some;
 use crate::writer::{Progress, RunTarget, RunWriter};
 
-/// A row of the table above.
+/// An algorithm: a row of the module's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Generation {
     /// Sorts each full workspace.
     #[default]
     Quick,
-    /// Replacement selection.
+    /// Replacement selection: records leave a tree in order while others arrive.
     Selection,
-    /// Traditional archiving, for measurements. No restore can use its files.
+    /// Traditional archiving, which does not sort. For measurements only: no database can be restored from its files.
     Unsorted,
 }
 
@@ -51,13 +51,13 @@ impl Generation {
         }
     }
 
-    /// Returns the row of this name. `None`: no row has it.
+    /// Returns the row named `name`. `None`: no row has this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Generation> {
         Generation::ALL.into_iter().find(|row| row.name() == name)
     }
 
-    /// Returns whether the row makes runs, from which a database can be restored.
+    /// Returns whether the row makes runs. Only runs can be used by a restore.
     #[must_use]
     pub fn makes_runs(self) -> bool {
         match self {
@@ -67,7 +67,7 @@ impl Generation {
     }
 }
 
-/// A collector of the records of a run. It also puts the records of the run before in order.
+/// A maker of runs. It collects the records of one run, and sorts the records of the run before, which has been cut.
 pub(crate) enum Player {
     Quick {
         collecting: Quick,
@@ -87,7 +87,7 @@ pub(crate) enum Writing {
 }
 
 impl Player {
-    /// Returns a player whose first run begins with epoch `begin`.
+    /// Returns a player. `begin` is the first epoch of the first run.
     pub fn new(options: &ArchiverOptions, begin: Epoch) -> Player {
         match options.row {
             Generation::Quick => Player::Quick {
@@ -142,8 +142,8 @@ impl Player {
         }
     }
 
-    /// Ends the run that is being collected just before epoch `end`, with which the next run begins. The run before
-    /// it must have been written.
+    /// Ends the collected run with the epoch before `end`. The next run begins with `end`. The run that was cut before
+    /// this one must already be written.
     pub fn cut(&mut self, end: Epoch, options: &ArchiverOptions) -> Result<EpochRange> {
         match self {
             Player::Quick { collecting, cut } => {
@@ -192,7 +192,7 @@ impl Player {
         Ok(Writing::Run(Box::new(writer)))
     }
 
-    /// Encodes records of the run that was cut until one write has been made or no record is left.
+    /// Encodes records of the run that was cut last, until one write has been made or no record is left.
     pub fn write_some(&mut self, writer: &mut RunWriter) -> Result<Progress<()>> {
         match self {
             Player::Quick { cut, .. } => {

@@ -1,9 +1,9 @@
 //! The sorted archive of the log.
 //!
-//! The log has records in the order of their commits, and a restore needs them page by page. The archive keeps them
-//! in *runs*: files that hold all page records of a range of epochs, sorted by partition and page. The tag of a
-//! record shows which images reflect it, and XOR commutes, so sorting loses nothing. A restore reads image and runs
-//! once, side by side, and writes each page once.
+//! The log has records in the order of the commits, but a restore needs the records page by page. The archive keeps the
+//! records in *runs*. A run is a file with all page records of a range of epochs, sorted by partition and page. Sorting
+//! loses nothing: XOR commutes, and a record's *tag* shows which images already contain the record. A restore reads a
+//! backup and the runs once, side by side, and writes each page once.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -15,7 +15,7 @@
 //! | [`quick`] | run generation: records of whole epochs, sorted in memory |
 //! | [`selection`] | run generation: records leave a selection tree while others arrive |
 //! | [`unsorted`] | traditional archiving, for measurements: records copied in the log's order |
-//! | [`generation`] | the choice among these three |
+//! | [`generation`] | the choice among `quick`, `selection` and `unsorted` |
 //! | [`archiver`] | the log's durable epochs become runs, one I/O at a time |
 //! | [`merge`] | neighbouring runs become one; the records of a page become one net record |
 //! | [`log_order`] | a run's records in the order of the log |
@@ -29,8 +29,8 @@
 //! | [`upkeep`] | merging and removal in one process |
 //! | [`agent`] | merging and removal in a process outside the database |
 //!
-//! The archive opens no index and knows neither tables nor transactions. It takes disks from outside, reads no clock
-//! and starts no thread. Its callers archive and merge in steps of one I/O each.
+//! The archive opens no index and has no code for tables or transactions. Its callers supply the disks. It reads no
+//! clock and starts no thread. Its callers archive and merge in steps of one I/O each.
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", sections 3.1 and 3.3.
@@ -38,9 +38,9 @@
 //! * The paper orders the records of a page by their LSN. Ours commute, so the order within a page only makes the
 //!   file deterministic. Where the paper has a range of LSNs we have a range of commit epochs, which all streams of
 //!   the log share.
-//! * Pages are sorted by partition and local page instead of their ids, so that the records of a partition are
+//! * Pages are sorted by partition and local page instead of by page id, so that the records of a partition are
 //!   contiguous.
-//! * The paper names the net change without rules for combining updates. We have two rules: see [`merge`].
+//! * The paper mentions net changes but gives no rule for combining updates. We have two rules: see [`merge`].
 
 pub mod agent;
 pub mod archiver;

@@ -1,11 +1,12 @@
-//! The records of a run in the order of the log, as before the run was sorted.
+//! The records of a run, sorted back into the order of the log.
 //!
-//! Only the traditional restore needs this order (`perdura_restore`), as the baseline for measuring the sorted one.
-//! It reads the records into memory and sorts them by epoch. A run does not record in which order the records of one
-//! epoch were logged. They commute, so any order gives the right pages. But the order matters to a buffer of pages.
-//! If each epoch's records were in the order of their pages, the restore would sweep over the database once an epoch.
-//! That helps a tiny buffer and hurts a larger one. So the records of an epoch are scattered, like the commits of
-//! independent transactions.
+//! Only the traditional restore (in `perdura_restore`) needs this order. That restore is the baseline for measuring the
+//! sorted one. It reads the records into memory and sorts them by epoch.
+//!
+//! A run does not store the order that the records of an epoch had in the log. These records commute, so any order
+//! gives the right pages. But the order affects how well a buffer of pages works. If each epoch's records were in the
+//! order of their pages, the restore would sweep over the database once per epoch. That would help a tiny buffer and
+//! hurt a larger one. So this module scatters the records of an epoch, like the commits of independent transactions.
 
 use std::sync::Arc;
 
@@ -16,10 +17,11 @@ use perdura_base::{CkptEpoch, Error, Result};
 use crate::reader::{Run, Scope};
 use crate::record::{EpochSpan, FragmentBytes, PageAt, RunRecord, Updates};
 
-/// The most bytes of records that a run may have to be put in order.
+/// The maximum size of all records of a run in memory, in bytes. A run with more bytes of records is refused.
 pub const LOG_ORDER_BYTES: usize = 1024 * 1024 * 1024;
 
-/// A record, and the position of its fragments in `bytes`.
+/// A record without its fragments. The fragments are in [`LogOrder::bytes`]: they begin at index `from`, and their
+/// length is `bytes`.
 struct Head {
     at: PageAt,
     epochs: EpochSpan,
@@ -70,7 +72,7 @@ impl LogOrder {
         Ok(LogOrder { heads, bytes })
     }
 
-    /// Puts the records in the order of their epochs. The records of one epoch get a scattered order, the same at
+    /// Sorts the records by their epochs. Puts the records of one epoch in a scattered order, which is the same in
     /// every call. A net record is sorted by its first epoch.
     pub fn sort(&mut self) {
         self.heads.sort_by_cached_key(|head| {

@@ -1,22 +1,23 @@
 //! The merge daemon: it chooses runs, merges them and publishes the merged run, one I/O a step.
 //!
 //! # The rule
-//! A *tier* is a level. As soon as a tier has [`fan_in`](MergerOptions::fan_in) neighbouring runs, the oldest
-//! `fan_in` of them become one run of the next tier. Lower tiers come first. All runs of a tier were made from about
-//! the same number of runs of level 0, so they have about the same size. A record is written once for each tier. The
-//! tiers descend from the oldest run to the newest. So each tier has fewer than `fan_in` runs, and the number of
-//! tiers is the logarithm to base `fan_in` of the number of runs of level 0.
+//! A *tier* is a level. Once a tier has [`fan_in`](MergerOptions::fan_in) neighbouring runs, the oldest `fan_in` runs
+//! become one run of the next tier. The merger looks at lower tiers first. Each run of a tier comes from about the same
+//! number of level-0 runs, so the runs of a tier have about equal sizes. A record is written once for each tier. The
+//! tier never increases from an older run to a newer run. So each tier keeps fewer than `fan_in` runs. For n level-0
+//! runs, the number of tiers is the logarithm of n to base `fan_in`.
 //!
-//! A merged file has at most [`bytes_max`](MergerOptions::bytes_max) bytes: if the chosen runs together are longer,
-//! only the first of them are merged. A merged run also lists at most 1,000 moments. If more are promised in the
-//! chosen runs, only the first are merged, or none until they are older. If two neighbours together are too long,
-//! they are not merged. So the bounds limit the size of a run, not the number of runs.
+//! A merged file has at most [`bytes_max`](MergerOptions::bytes_max) bytes. If the chosen runs together are longer,
+//! only the first few runs are merged. Two neighbours that together are too long are not merged. A merged run also
+//! lists at most 1,000 moments. If the chosen runs have more promised moments, only the first runs are merged. If even
+//! the first two runs have too many, they are not merged until the moments are older. These bounds limit the size of a
+//! run, but not the number of runs.
 //!
 //! # Net change
-//! Runs of level 0 keep each record. A merge combines the records of a page if the policy names the moments to keep
-//! (see [`retention`](crate::retention)). It does not combine records that an image separates. The images are those
-//! of the manifest with which the merge begins. An image that begins later has a checkpoint epoch above every tag in
-//! the inputs.
+//! Runs of level 0 keep each record. A merge combines the records of a page if the policy says which moments to keep
+//! (see [`retention`](crate::retention)). It does not combine records that an image separates. When a merge begins, it
+//! reads the list of images from the newest manifest. An image that begins later cannot separate records of
+//! the inputs, because its checkpoint epoch is above every tag in the inputs.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 3.3: asynchronous merging by a daemon.
@@ -39,42 +40,42 @@ use crate::run::{Codec, MOMENTS_MAX, Moment};
 use crate::store::{Lease, Publication, Published, Store};
 use crate::writer::{Progress, RunSummary};
 
-/// The moments that a merged run keeps, chosen from those that its inputs list.
+/// The moments that a merged run keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// No records are combined, and each epoch stays a moment.
     Each,
     /// Like [`Each`](Verdict::Each), but the run lists these moments, because a later merge must keep them.
     Listing(Vec<Moment>),
-    /// Records are combined, and only these epochs stay moments.
+    /// Records are combined. Then a restore can stop only at these moments or at the end of the run.
     Only(Vec<Moment>),
 }
 
-/// A function that chooses the moments that a merged run keeps from those that its inputs list.
+/// A function that chooses the moments of a merged run. The function chooses from the moments that the inputs list.
 pub type Policy = Arc<dyn Fn(RunId, &[Moment]) -> Verdict + Send + Sync>;
 
-/// A run that could not be merged is tried again after this number of idle steps.
+/// The count of idle steps before a new attempt to merge the waiting runs.
 const WAITS_IDLE: u32 = 64;
-/// The most runs that are merged into one.
+/// The maximum number of inputs of one merge.
 const INPUTS_MAX: usize = 256;
 
 /// The options of a merger.
 #[derive(Clone)]
 pub struct MergerOptions {
-    /// The number of runs that become one; at least 2.
+    /// The number of runs that become one run; at least 2.
     pub fan_in: usize,
-    /// The most bytes of a merged run. The sum of its inputs' bytes counts.
+    /// The maximum size of a merged run, bytes. The merger compares it with the sum of the inputs' sizes.
     pub bytes_max: u64,
     /// The codec of merged runs.
     pub codec: Codec,
     /// The function that chooses the moments to keep.
     pub policy: Policy,
-    /// True if neighbours of different tiers may also be merged when no tier is full.
+    /// True if neighbouring runs are merged whatever their tiers when no tier is full.
     pub all: bool,
 }
 
 impl Default for MergerOptions {
-    /// Returns the default options: ten runs become one, of 16 GiB at most, and no records are combined.
+    /// Returns the default options: ten runs become one run of at most 16 GiB, and no records are combined.
     fn default() -> MergerOptions {
         MergerOptions {
             fan_in: 10,
@@ -86,14 +87,14 @@ impl Default for MergerOptions {
     }
 }
 
-/// A merged run that has replaced its inputs.
+/// A merged run. It has replaced the inputs.
 #[derive(Debug)]
 pub struct MergedRun {
     /// The run.
     pub id: RunId,
-    /// The number of inputs.
+    /// The number of runs that were merged.
     pub inputs: usize,
-    /// The size of the inputs together, bytes.
+    /// The total size of the inputs, bytes.
     pub bytes_in: u64,
     /// The size of the merged run, bytes.
     pub bytes_out: u64,
@@ -110,8 +111,7 @@ pub enum MergerStep {
     Worked,
     /// A merged run has replaced its inputs.
     Merged(MergedRun),
-    /// The merger discarded a merged run, because the archive has changed since the merge began and the run no longer
-    /// fits.
+    /// The merger discarded a merged run, because the archive changed during the merge and the run no longer fits.
     GivenUp(RunId, Error),
 }
 
@@ -126,9 +126,10 @@ enum Stage {
 
 /// The records and the moments that a merged run keeps.
 enum Kept {
-    /// All records. The run lists these moments. `None`: it lists a sample of its inputs' moments.
+    /// All records, uncombined. The run lists the given moments. `None`: the run lists a sample of its inputs' moments.
     Each(Option<Vec<Moment>>),
-    /// Records are combined, except across these moments and images.
+    /// Combined records. A record from before one of these moments or images is not combined with a record from after
+    /// it.
     Only(Keep),
 }
 
@@ -138,18 +139,18 @@ struct Sources {
     bytes: u64,
 }
 
-/// A machine that merges the runs of an archive.
+/// A state machine that merges the runs of an archive.
 pub struct Merger {
     store: Arc<Store>,
     options: MergerOptions,
     digest: Arc<RegionDigest>,
     stage: Stage,
-    /// The number of merges that were discarded. It makes the name of each merged run unique.
+    /// The count of merges that were discarded. It makes the name of each merged run unique.
     given_up: u32,
-    /// The runs with which no merge begins for now. More moments are promised in such a run and its neighbour than
-    /// one run can list.
+    /// The runs that for now must not be the first input of a merge. Such a run and the next run together have more
+    /// promised moments than one run can list.
     waits: BTreeSet<RunId>,
-    /// The number of idle steps since the runs in `waits` were last tried.
+    /// The count of idle steps since the runs in `waits` were last tried.
     idle: u32,
     _lease: Lease,
 }
@@ -160,14 +161,14 @@ fn runs_of(manifest: &Manifest) -> Vec<(RunId, u64)> {
     manifest.objects.iter().filter_map(run).collect()
 }
 
-/// Chooses the runs to merge next: the oldest runs of the lowest tier that has `fan_in` neighbours. `None`: no tier
-/// has.
+/// Chooses the runs to merge next: the oldest runs of the lowest tier that has `fan_in` neighbouring runs. `None`: no
+/// tier is full.
 #[must_use]
 pub fn choose(manifest: &Manifest, fan_in: usize, bytes_max: u64) -> Option<Vec<RunId>> {
     choose_but(manifest, fan_in, bytes_max, &BTreeSet::new())
 }
 
-/// Like [`choose`], but the first of the chosen runs is not in `waits`.
+/// Chooses runs as [`choose`] does, but never a run of `waits` as the first of the chosen runs.
 fn choose_but(
     manifest: &Manifest,
     fan_in: usize,
@@ -184,9 +185,9 @@ fn choose_but(
         .find_map(|tier| within(tier, fan_in, fan_in, bytes_max, waits))
 }
 
-/// Returns the first neighbours of a tier whose sizes together are within `bytes_max`, at most `at_most` runs. At
-/// least `enough` runs of the tier follow from the first of them on, and the first is not in `waits`. `None`: no two
-/// neighbours fit.
+/// Returns the oldest neighbouring runs of `tier` that can be merged. They are two to `at_most` runs and have at most
+/// `bytes_max` bytes in total. The first of them is not in `waits`, and `tier` has at least `enough` runs from this run
+/// on. `None`: no two neighbours fit.
 fn within(
     tier: &[(RunId, u64)],
     enough: usize,
@@ -251,12 +252,12 @@ impl Merger {
         &self.store
     }
 
-    /// Makes one I/O. A step that opens a run makes more: it reads the run's header, its footer, and the
-    /// parts between the blocks and the footer.
+    /// Makes one I/O. A step that opens a run makes more: it reads the run's header, its footer, and the parts between
+    /// the blocks and the footer.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a damaged run; those of [`Publication::step`]; errors of the disk. The merge in
-    /// progress is discarded and its inputs stay. The next step begins another merge.
+    /// [`Error::Corrupt`] for a damaged run; errors of [`Publication::step`] and of the disk. An error discards the
+    /// merge in progress; the inputs stay. The next step begins a new merge.
     pub fn step(&mut self) -> Result<MergerStep> {
         let step = self.advance();
         if matches!(step, Err(_) | Ok(MergerStep::GivenUp(..))) {
@@ -348,7 +349,7 @@ impl Merger {
         })
     }
 
-    /// Begins to merge open runs. Drops the last inputs until a merged run can list all moments that it must keep.
+    /// Begins to merge open runs. Drops the last inputs until one merged run can list all moments that it must keep.
     fn begin(&mut self, mut inputs: Vec<RunId>, mut open: Vec<Arc<Run>>) -> Result<Stage> {
         assert_eq!(inputs.len(), open.len(), "each input is open");
         let (output, kept_moments) = loop {
@@ -398,8 +399,8 @@ impl Merger {
         Ok(Stage::Merge(Box::new(merge), sources, kept))
     }
 
-    /// Returns the records and the moments that the merged run keeps. `None`: there are more moments than a run can
-    /// list.
+    /// Returns the records and the moments that the merged run keeps. `None`: the run would have to keep more moments
+    /// than it can list.
     fn kept(&self, output: RunId, inputs: &[Arc<Run>]) -> Option<Kept> {
         let lists = inputs.iter().flat_map(|run| run.moments().list());
         let listed: Vec<Moment> = lists.copied().collect();
@@ -412,8 +413,8 @@ impl Merger {
                 return (list.len() <= MOMENTS_MAX).then_some(Kept::Each(Some(list)));
             }
             Verdict::Each | Verdict::Listing(_) if combined == inputs.len() => listed.clone(),
-            // Some inputs were not combined. Each of their epochs must stay a moment, and a list cannot name them
-            // all.
+            // Only some inputs were combined. Each epoch of the uncombined inputs must stay a moment, and a list cannot
+            // name all these epochs.
             Verdict::Each | Verdict::Listing(_) => return None,
         };
         let keep = self.keep(output, &listed, moments);
@@ -421,8 +422,9 @@ impl Merger {
         (keep.moments.len() < MOMENTS_MAX).then_some(Kept::Only(keep))
     }
 
-    /// Returns the moments and the images across which the merged run must not combine records. They are `moments`
-    /// and those that the manifest needs.
+    /// Returns the moments and the images across which the merged run must not combine records. The moments are
+    /// `moments` and those of the manifest's cuts. The images are those of the manifest, and those that the manifest
+    /// lists as copies.
     fn keep(&self, output: RunId, listed: &[Moment], mut moments: Vec<Moment>) -> Keep {
         let manifest = self.store.manifest();
         let mut images = manifest.images.clone();
@@ -460,7 +462,8 @@ impl Merger {
     }
 }
 
-/// Returns a moment at `epoch`. Its wall clock is that of the last listed moment at or before the epoch.
+/// Returns a moment at `epoch`. The moment gets the wall clock of the last listed moment that is not after `epoch`. If
+/// no such moment is listed, the wall clock is 0.
 fn moment_at(epoch: Epoch, listed: &[Moment]) -> Moment {
     let before = listed.partition_point(|moment| moment.epoch <= epoch);
     let wall_us = before.checked_sub(1).map_or(0, |i| listed[i].wall_us);

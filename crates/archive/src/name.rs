@@ -1,14 +1,14 @@
 //! The names of runs.
 //!
-//! A run's name contains the epochs that it covers, so the names in a folder show whether an epoch is missing. The
-//! name of a file that is being written ends in `.tmp`. A restart removes such files.
+//! A run's name contains the epochs that the run covers, so the names in a folder show whether an epoch is missing.
+//! While a file is being written, its name ends in `.tmp`. A restart removes temporary files.
 
 use perdura_base::Epoch;
 
 /// The suffix of the name of a run that is being written.
 pub const TEMPORARY: &str = ".tmp";
 
-/// Epochs from `begin` to `end`, the end exclusive.
+/// A range of epochs, from `begin` inclusive to `end` exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EpochRange {
     /// The first epoch.
@@ -18,7 +18,7 @@ pub struct EpochRange {
 }
 
 impl EpochRange {
-    /// Returns the range from `begin` to `end`, the end exclusive. `None`: no epoch lies between them.
+    /// Returns the range from `begin` inclusive to `end` exclusive. `None`: the range would be empty.
     #[must_use]
     pub fn new(begin: Epoch, end: Epoch) -> Option<EpochRange> {
         (begin < end).then_some(EpochRange { begin, end })
@@ -38,14 +38,15 @@ impl EpochRange {
     }
 }
 
-/// The identity of a run. The name of its file is made from it.
+/// The identity of a run. The run's file name is made from the identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId {
-    /// The epochs whose records the run holds.
+    /// The epochs that the run covers.
     pub epochs: EpochRange,
-    /// 0 for a run made from the log. For a merged run, one more than the highest level of its inputs.
+    /// The level. A run made from the log has level 0. A merged run has one more than the highest level of its inputs.
     pub level: u8,
-    /// The number that distinguishes runs of the same range and level. The run with the highest generation is valid.
+    /// A number that distinguishes runs of the same epochs and the same level. Among these runs only the run with the
+    /// highest generation is valid.
     pub generation: u32,
 }
 
@@ -87,7 +88,7 @@ impl RunId {
         parts.next().is_none().then_some(id)
     }
 
-    /// Returns the path of the run's file in folder `dir` of the archive.
+    /// Returns the path of the run's file. `dir` is a folder of the archive; empty for the root of the disk.
     #[must_use]
     pub fn path(&self, dir: &str) -> String {
         if dir.is_empty() {

@@ -1,9 +1,9 @@
 //! A file of the archive that is being written under a temporary name, and then published.
 //!
 //! # Invariants
-//! * A file gets its name when its bytes are durable: it is written under a temporary name, synced, and then
-//!   published. After a crash at any I/O there is a temporary file or a complete file.
-//! * After a failed sync or another failed I/O the file is discarded, because it is unknown what the disk holds.
+//! * A file is written under a temporary name and synced. Only then does the file get the final name. So a crash at any
+//!   I/O leaves no file, a temporary file, or a complete file.
+//! * After a failed I/O the file is discarded, because the contents on the disk are unknown. A sync counts as an I/O.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use perdura_device::{Access, AlignedBuf, Disk, File};
 
 use crate::name::TEMPORARY;
 
-/// The number of bytes that are written at once.
+/// The maximum number of bytes in one write.
 pub const WRITE_BYTES: usize = 1024 * 1024;
 
-/// The progress that a step of a machine returns.
+/// The progress that a step of a state machine returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress<T> {
     /// More steps are needed.
     More,
-    /// The machine has finished. This is its result.
+    /// The state machine has finished. This is its result.
     Done(T),
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Output {
     path: String,
     temporary: String,
     file: Arc<dyn File>,
-    /// The bytes that have been encoded and not yet written.
+    /// The encoded bytes that are not yet written.
     pub(crate) pending: Vec<u8>,
     written: u64,
     crc: u32,
@@ -48,8 +48,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Begins the file that will be `path` in folder `dir`, which exists. If a crash left a file with the temporary
-    /// name, that file is removed.
+    /// Begins a file. The file will be `path` in the existing folder `dir`. If a crash left a file with this file's
+    /// temporary name, that file is removed first.
     pub(crate) fn create(disk: Arc<dyn Disk>, dir: &str, path: String) -> Result<Output> {
         let temporary = format!("{path}{TEMPORARY}");
         let file = match disk.create(&temporary, Access::Direct) {
@@ -77,13 +77,13 @@ impl Output {
         &self.temporary
     }
 
-    /// Returns the position of the next byte in the file.
+    /// Returns the file offset that the next byte appended to `pending` will have.
     pub(crate) fn offset(&self) -> u64 {
         self.written + to_u64(self.pending.len())
     }
 
-    /// Writes the first [`WRITE_BYTES`] pending bytes. If fewer are pending they are the end of the file, and must be
-    /// whole sectors.
+    /// Writes the first [`WRITE_BYTES`] pending bytes. If fewer bytes are pending, writes all of them. In this case,
+    /// the pending bytes must be the last bytes of the file and fill whole sectors.
     pub(crate) fn write(&mut self) -> Result<()> {
         let len = self.pending.len().min(WRITE_BYTES);
         assert!(
@@ -124,18 +124,18 @@ enum Stage {
     Publish,
     SyncDir,
     Done,
-    /// An I/O failed. Nothing more is done.
+    /// An I/O failed. The state machine does nothing more.
     Failed,
 }
 
-/// A machine that finishes a file, one I/O a step.
+/// A state machine that finishes a file, one I/O a step.
 pub(crate) struct Ending {
     out: Output,
     stage: Stage,
 }
 
 impl Ending {
-    /// Finishes a file whose last bytes are pending.
+    /// Returns the state machine that finishes `out`. The last bytes of the file must be among the pending bytes.
     pub(crate) fn new(out: Output) -> Ending {
         Ending {
             out,
@@ -147,7 +147,7 @@ impl Ending {
         &self.out.temporary
     }
 
-    /// Makes the next I/O. When the file is durable under its name, returns its length and its CRC-32C.
+    /// Makes the next I/O. Returns the file's length and CRC-32C when the file is durable under its final name.
     pub(crate) fn step(&mut self) -> Result<Progress<(u64, u32)>> {
         let stage = std::mem::replace(&mut self.stage, Stage::Failed);
         self.stage = match stage {

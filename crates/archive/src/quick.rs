@@ -1,13 +1,13 @@
 //! Run generation by sorting in memory. This is row `quick` of [`Generation`](crate::generation::Generation).
 //!
-//! Records of whole epochs are collected in a workspace. When it is full they are sorted and written as one run of
-//! level 0. The workspace is an arena (`workspace`) of records and a list of their keys. Sorting compares and moves
-//! only the keys.
+//! Records of whole epochs are collected in a workspace. When the workspace is full, the records are sorted and written
+//! as one run of level 0. The workspace has an arena with the records (see `workspace`) and a list of their keys.
+//! Sorting compares and moves only the keys.
 //!
-//! A run ends where an epoch ends. The streams of the log are read one after the other, so the records of an epoch
-//! arrive in several batches. The caller passes to [`Quick::cut`] the first epoch of which it has added no record. No
-//! added record may be of a later epoch. When the workspace is full, the caller reads the rest of the present epoch
-//! and then cuts. If one epoch does not fit, the workspace grows.
+//! A run ends where an epoch ends. The caller reads the log's streams one by one, so the records of an epoch arrive in
+//! several batches. When the workspace is full, the caller reads the rest of the current epoch and then calls
+//! [`Quick::cut`] with the next epoch. Before that call, the caller must have added all records up to the end of the
+//! current epoch, and no later record. If one epoch does not fit, the workspace grows.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 3.1, which proposes replacement selection and mentions quicksort as
@@ -39,7 +39,7 @@ pub struct Quick {
 }
 
 impl Quick {
-    /// Returns an empty workspace for a run whose first epoch is `begin`.
+    /// Returns an empty workspace for a run that begins with epoch `begin`.
     #[must_use]
     pub fn new(begin: Epoch, chunks: Chunks, workspace_bytes: usize) -> Quick {
         Quick {
@@ -79,8 +79,8 @@ impl Quick {
     /// Adds a record from a block of epoch `epoch`.
     ///
     /// # Errors
-    /// [`Usage`](perdura_base::Error::Usage) for an epoch before the run's first one, or 2^24 or more after it.
-    /// In the second case the caller has ignored [`is_full`](Self::is_full).
+    /// [`Usage`](perdura_base::Error::Usage) for an epoch below the run's first epoch, or at least 2^24 above the first
+    /// epoch. In the second case the caller has ignored [`is_full`](Self::is_full).
     ///
     /// # Panics
     /// If the records of one epoch take 32 GiB.
@@ -91,12 +91,12 @@ impl Quick {
         Ok(())
     }
 
-    /// Sorts the records for a run of the epochs before `end`. The caller must have read all streams up to `end` and
-    /// none further.
+    /// Sorts the records for a run of the epochs before `end`. The caller must have read every stream exactly up to the
+    /// beginning of epoch `end`.
     ///
     /// # Errors
-    /// [`Usage`](perdura_base::Error::Usage) if a record of `end` or a later epoch was added, because the run would
-    /// have only some records of that epoch. Also if the run would have no epoch.
+    /// [`Usage`](perdura_base::Error::Usage) if a record of `end` or a later epoch was added: the run would have only
+    /// some records of that epoch. [`Usage`](perdura_base::Error::Usage) if the run would have no epoch.
     pub fn cut(mut self, end: Epoch) -> Result<Sorted> {
         let last = (!self.keys.is_empty()).then_some(self.epoch_max);
         let epochs = cut_range(self.begin, end, last)?;
@@ -127,7 +127,7 @@ impl Sorted {
         self.epochs
     }
 
-    /// Returns the number of records that have not been written.
+    /// Returns the number of records that have not been encoded.
     #[must_use]
     pub fn left(&self) -> usize {
         self.keys.len() - self.next
@@ -171,7 +171,7 @@ impl InOrder for Sorted {
     }
 }
 
-/// A machine that writes a run, one I/O a step.
+/// A state machine that writes a run, one I/O a step.
 pub struct QuickRun {
     sorted: Sorted,
     writer: RunWriter,
@@ -181,7 +181,7 @@ impl QuickRun {
     /// Encodes records until one write has been made or no record is left.
     ///
     /// # Errors
-    /// Errors of the disk; [`Usage`](perdura_base::Error::Usage) for a page that the geometry does not have.
+    /// Errors of the disk; [`Usage`](perdura_base::Error::Usage) for a page outside the geometry.
     pub fn step(&mut self) -> Result<Progress<()>> {
         write_some(&mut self.sorted, &mut self.writer)
     }
@@ -189,10 +189,10 @@ impl QuickRun {
     /// Ends the run after all its records have been encoded.
     ///
     /// # Errors
-    /// [`Usage`](perdura_base::Error::Usage) for a page that the geometry does not have.
+    /// [`Usage`](perdura_base::Error::Usage) for a page outside the geometry.
     ///
     /// # Panics
-    /// If records are left.
+    /// If not all records have been encoded.
     pub fn finish(self, moments: &Moments, ends: &[Pos]) -> Result<Tail> {
         assert_eq!(self.sorted.left(), 0, "records are left");
         self.writer.finish(moments, ends)

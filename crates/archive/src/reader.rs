@@ -1,12 +1,13 @@
 //! The reading of a run: opening it, and returning its records in order.
 //!
-//! Opening reads and checks the header, the footer and all parts between the blocks and the footer. One of these
-//! parts is the index, which says which blocks hold a partition or a range of its pages. A [`RunCursor`] reads those
-//! blocks, several with one I/O and bypassing the system's cache. It checks each block and returns its records. Its
-//! memory does not depend on the length of the run: one buffer, and the records of one block.
+//! Opening reads and checks the header, the footer and all parts between the blocks and the footer. One of these parts
+//! is the index: a list of the blocks of each partition or range of pages. A [`RunCursor`] reads the blocks of some
+//! pages, several blocks with one I/O, and bypasses the system's cache. The cursor checks each block and returns the
+//! block's records. The memory of a cursor does not depend on the length of the run: the cursor has one buffer and the
+//! records of one block.
 //!
-//! If a run does not match the format, the error gives the offset of the damage. Damage is a wrong checksum, a record
-//! out of order, or a record outside the bounds in the index.
+//! If a run is damaged, the error gives the offset of the damage. Damage is a wrong checksum, a record out of order, or
+//! a record outside the bounds in the index.
 
 mod cursor;
 
@@ -28,7 +29,8 @@ use crate::run::{BlockEntry, Digests, Moments, PageSet, RunHeader, damage, index
 
 pub use cursor::RunCursor;
 
-/// The number of bytes that a cursor reads at once.
+/// The number of bytes that a cursor reads with one I/O, rounded up to whole sectors. If fewer bytes of the scope are
+/// left, the cursor reads only the rest.
 pub const READ_BYTES: usize = 256 * 1024;
 
 /// An open run.
@@ -46,20 +48,20 @@ pub struct Run {
     ends: Vec<Pos>,
 }
 
-/// The pages whose records are read.
+/// The choice of pages for reading records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// All pages.
     All,
     /// The pages of a partition.
     Partition(PartitionId),
-    /// The pages of a partition with these local indexes.
+    /// The pages of a partition whose local indexes are in the range.
     Pages(PartitionId, std::ops::Range<u32>),
 }
 
 impl Scope {
-    /// Returns the first page of the scope and the page after its last. `None` in place of the second: the scope ends
-    /// with the run.
+    /// Returns the scope's first page and end. The end is the page after the last page. `None` as the end: the scope
+    /// reaches to the end of the run.
     fn bounds(&self) -> (PageAt, Option<PageAt>) {
         let at = |partition: PartitionId, local| PageAt { partition, local };
         match self {
@@ -167,7 +169,7 @@ impl Run {
         &self.index
     }
 
-    /// Returns the pages for which the run has a record.
+    /// Returns the pages that have a record in the run.
     #[must_use]
     pub fn pages(&self) -> &PageSet {
         &self.pages
@@ -195,7 +197,8 @@ impl Run {
                 || self.moments.has(epoch))
     }
 
-    /// Returns whether a moment of the run lies inside the span, before its last epoch.
+    /// Returns whether a moment forbids a net record of this span in the run. Two cases forbid the record: each epoch
+    /// of the run is a moment, or a listed moment lies in the span before the span's last epoch.
     fn parts(&self, span: EpochSpan) -> bool {
         let list = self.moments.list();
         let first = list.partition_point(|m| m.epoch < span.first);
@@ -203,7 +206,7 @@ impl Run {
         !self.header.only_listed_moments || next.is_some_and(|m| m < span.last)
     }
 
-    /// Returns where the run ends in each stream of the log.
+    /// Returns the run's end position in each stream of the log.
     #[must_use]
     pub fn ends(&self) -> &[Pos] {
         &self.ends
@@ -269,7 +272,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Splits `rest`, which begins with the first part, into the parts. Checks the checksum of each.
+    /// Splits `rest` into the parts and verifies the checksum of each part. `rest` begins with the first part.
     fn of(path: &'a str, footer: &Footer, rest: &'a [u8]) -> Result<Parts<'a>> {
         let mut bytes = [&rest[..0]; PARTS];
         for (i, (part, slot)) in footer.parts.iter().zip(&mut bytes).enumerate() {

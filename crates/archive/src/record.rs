@@ -1,15 +1,15 @@
 //! The records of a run.
 //!
-//! A record is the change of one page by one transaction or, if it is *net*, the XOR of several such changes. It has
-//! the page, the tag, which shows the images that reflect the record, and the epochs in which the changes were
-//! committed. It also has the update numbers of the changes.
+//! A record is the change of one page by one transaction. A *net* record is the XOR of several changes of one page. A
+//! record has the page, the tag, the commit epochs, and the update numbers of the changes. The tag shows which images
+//! contain the changes.
 
 use perdura_base::checksum::mix64;
 use perdura_base::{CkptEpoch, Epoch, PartitionId, Useq};
 use perdura_page::diff::{Fragments, xor_into};
 use perdura_page::layout::PAGE_BYTES;
 
-/// A page, as runs order pages.
+/// A page. In runs, pages sort by partition, then by local index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageAt {
     /// The partition.
@@ -18,7 +18,7 @@ pub struct PageAt {
     pub local: u32,
 }
 
-/// The epochs in which a record's changes were committed, both ends included.
+/// The commit epochs of a record's changes, from the first to the last inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EpochSpan {
     /// The lowest epoch.
@@ -37,7 +37,7 @@ impl EpochSpan {
         }
     }
 
-    /// Returns the smallest span that covers both spans.
+    /// Returns the smallest span that covers `self` and `other`.
     #[must_use]
     pub fn join(self, other: EpochSpan) -> EpochSpan {
         let joined = EpochSpan {
@@ -49,21 +49,22 @@ impl EpochSpan {
     }
 }
 
-/// The update numbers of a record's changes, as the figures that a restart's check compares.
+/// A summary of the update numbers of a record's changes. With these figures, a restore
+/// checks that no change is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Updates {
-    /// The number of updates.
+    /// The number of changes.
     pub count: u64,
-    /// The lowest update number, on the circle of 2^32 numbers.
+    /// The lowest update number. Update numbers wrap around at 2^32.
     pub first: Useq,
-    /// The highest update number, on that circle.
+    /// The highest update number. Numbers after a wraparound count as higher.
     pub last: Useq,
     /// The sum of [`mix64`] of each update number, modulo 2^64.
     pub sum: u64,
 }
 
 impl Updates {
-    /// Returns the set of one update.
+    /// Returns the figures of one update.
     #[inline]
     #[must_use]
     pub fn one(useq: Useq) -> Updates {
@@ -75,8 +76,8 @@ impl Updates {
         }
     }
 
-    /// Returns the figures of both sets together. Does not check that the sets are disjoint. If a number occurs in
-    /// both, count and sum are too high, and the check at the end of a restore finds it.
+    /// Returns the figures of the union of two sets. Does not check that the sets are disjoint. If the two sets share
+    /// an update number, the count and the sum are too high. The check at the end of a restore detects this.
     #[must_use]
     pub fn join(self, other: Updates) -> Updates {
         let earlier = |a: Useq, b: Useq| if a.is_after(b) { b } else { a };
@@ -89,7 +90,8 @@ impl Updates {
         }
     }
 
-    /// Returns whether the update numbers are exactly the `count` numbers after `image`, each once.
+    /// Returns whether the update numbers are exactly the next `count` numbers after `image`, each once. `image` is the
+    /// update number of the page in an image of the database.
     #[must_use]
     pub fn is_dense_after(&self, image: Useq) -> bool {
         let Ok(count) = u32::try_from(self.count) else {
@@ -102,7 +104,7 @@ impl Updates {
     }
 }
 
-/// Encoded fragments, one after the other.
+/// A sequence of encoded fragments.
 #[derive(Debug, Clone, Copy)]
 pub struct FragmentBytes<'a> {
     /// The number of fragments.
@@ -116,9 +118,9 @@ pub struct FragmentBytes<'a> {
 pub struct RunRecord<'a> {
     /// The page.
     pub at: PageAt,
-    /// The epochs in which the record's changes were committed.
+    /// The commit epochs of the record's changes.
     pub epochs: EpochSpan,
-    /// The tag. Image `k` reflects the record exactly if `tag < k`.
+    /// The tag. An image with checkpoint epoch k contains the changes exactly if `tag < k`.
     pub tag: CkptEpoch,
     /// The update numbers of the changes.
     pub updates: Updates,
@@ -127,8 +129,8 @@ pub struct RunRecord<'a> {
 }
 
 impl<'a> RunRecord<'a> {
-    /// Makes a record from fragments. `None`: the fragments do not take exactly all the bytes, or a record of one
-    /// update has no fragment. An update always changes something.
+    /// Makes a record from fragments. `None`: the bytes are not exactly the given number of fragments, or a record of
+    /// one update has no fragment. One update always changes the page and so has a fragment.
     #[must_use]
     pub fn new(
         at: PageAt,
@@ -146,7 +148,7 @@ impl<'a> RunRecord<'a> {
         is_sound.then(|| RunRecord::checked(at, epochs, tag, updates, fragments))
     }
 
-    /// Makes a record whose fragments have been checked.
+    /// Makes a record. The caller has checked the fragments.
     #[inline]
     pub(crate) fn checked(
         at: PageAt,
@@ -176,7 +178,7 @@ impl<'a> RunRecord<'a> {
         self.updates.count > 1
     }
 
-    /// Returns the sort key of the record in the order of runs.
+    /// Returns the record's sort key in a run: the page, the first epoch, the lowest update number.
     #[inline]
     #[must_use]
     pub fn key(&self) -> (PageAt, Epoch, u32) {

@@ -1,4 +1,4 @@
-//! The frame common to the archive's files: a magic number and a version at the beginning, and a checksum.
+//! The fields that every file of the archive has: a magic number, a version and a checksum.
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::Reader;
@@ -6,14 +6,14 @@ use perdura_base::limits::{FORMAT_VERSION, PARTITIONS_MAX};
 use perdura_base::{Error, Result};
 use perdura_page::Chunks;
 
-/// A function that makes an error from the file, the offset, what was expected and what was found.
+/// A function that makes an error from the file, the offset, the expected contents and the found contents.
 pub(crate) type Damage = fn(&str, u64, String, String) -> Error;
 
-/// Checks the magic number, the version, and the checksum at `crc_at`, which covers all bytes before it. Returns a
-/// reader of the bytes after the version, and the checksum.
+/// Checks the magic number, the version, and the checksum. The checksum is at `crc_at` and covers all bytes before it.
+/// Returns a reader that is past the version, and returns the checksum.
 ///
 /// # Errors
-/// The error that `damage` makes; [`Error::Version`] if the checksum is right and the version is another.
+/// The error that `damage` makes; [`Error::Version`] if the checksum is right but the version differs.
 pub(crate) fn unseal<'a>(
     file: &str,
     bytes: &'a [u8],

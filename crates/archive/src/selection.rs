@@ -1,21 +1,22 @@
 //! Run generation by replacement selection. This is row `selection` of [`Generation`](crate::generation::Generation).
 //!
-//! The records are in one selection tree, ordered by the number of their run and then in the order of runs. While the
-//! records of one run leave the tree in order and are written, arriving records join the next run. So one workspace
-//! is enough to read the log while a run is written. An arriving record always gets the number of the run that is
-//! being collected, whatever its place in the order, so each run holds a contiguous piece of the log.
+//! All records are in one selection tree, ordered by the run's number and then by the sort key in the run. While the
+//! records of the *leaving run* leave the tree and are written, arriving records join the next run, the *collected
+//! run*. So one workspace is enough to read the log while a run is written. An arriving record always joins the
+//! collected run, even if the record sorts after the last written record. So each run holds a contiguous piece of the
+//! log.
 //!
-//! A run ends where an epoch ends. In the paper a run ends with the record at which the memory is full and the run
-//! before it is written out. Our run continues to the end of the epoch that is being read. During that time the last
-//! records of the run before may already have left the tree. New records still join the run that is being collected.
+//! A run ends where an epoch ends. In the paper, a run ends when the memory is full and the previous run is written,
+//! even in the middle of an epoch. Our run continues to the end of the epoch. Until then, new records join the
+//! collected run, even if all records of the previous run have left the tree.
 //!
 //! # Source
-//! "Single-pass restore after a media failure", 3.1: replacement selection, without letting a record join the run
-//! that is being written.
+//! "Single-pass restore after a media failure", 3.1: replacement selection, except that no record joins the leaving
+//! run.
 //! # Deviations
-//! * A run ends with an epoch, not with any record.
-//! * The memory of a run's records is freed when all of them have left the tree, not record by record. So the run
-//!   that is being written takes memory in addition to the workspace.
+//! * A run ends with an epoch, not with an arbitrary record.
+//! * The memory of a run's records is freed when the whole run has left the tree, not record by record. So the run that
+//!   is being written takes memory in addition to the workspace.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,23 +28,24 @@ use crate::name::EpochRange;
 use crate::record::RunRecord;
 use crate::workspace::{Arena, EPOCHS_MAX, InOrder, Key, cut_range};
 
-/// The size of an entry of the tree, bytes. An entry is a run's number and a key.
+/// The size of an entry of the tree, bytes. An entry consists of a run's number and a key.
 const ENTRY_BYTES: usize = size_of::<Reverse<(u64, Key)>>();
 
-/// A run that was cut and whose records leave the tree.
+/// The run that the last call of [`Selecting::cut`] ended. Its records are leaving the tree.
 struct Leaving {
     arena: Arena,
-    /// The size of the records that have left the tree, bytes.
+    /// The total size of the records that have left the tree, bytes.
     gone: usize,
     left: usize,
 }
 
-/// The selection tree, the run that is being collected, and the run that leaves the tree.
+/// A selection tree with the records of two runs: the run that is being collected, and the previous run, which is being
+/// written.
 pub struct Selecting {
     chunks: Chunks,
     workspace_bytes: usize,
     tree: BinaryHeap<Reverse<(u64, Key)>>,
-    /// The number of the run that is being collected. The run that leaves the tree has the number before it.
+    /// The number of the collected run. The leaving run has the previous number.
     run: u64,
     begin: Epoch,
     epoch_max: Epoch,
@@ -75,7 +77,7 @@ impl Selecting {
         self.begin
     }
 
-    /// Returns the size of the records in the tree, bytes.
+    /// Returns the memory that the records in the tree and the tree's entries take, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let leaving = self.leaving.as_ref();
@@ -83,8 +85,8 @@ impl Selecting {
         self.collecting.bytes() + leaving + self.tree.len() * ENTRY_BYTES
     }
 
-    /// Returns whether the workspace is full. If it is, the run that is being collected should end with the epoch
-    /// that is being read, as soon as the run before it has left the tree.
+    /// Returns whether the collected run should end with the current epoch. The reason is a full workspace, or the
+    /// maximum number of epochs. The run can end only when the previous run has left the tree.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.bytes() >= self.workspace_bytes || self.epoch_max.0 - self.begin.0 >= EPOCHS_MAX - 1
@@ -93,7 +95,8 @@ impl Selecting {
     /// Adds a record from a block of epoch `epoch` to the run that is being collected.
     ///
     /// # Errors
-    /// [`Error::Usage`](perdura_base::Error::Usage) for an epoch before the run's first one, or too far after it.
+    /// [`Error::Usage`](perdura_base::Error::Usage) for an epoch below the run's first epoch, or at least 2^24 above
+    /// the first epoch.
     ///
     /// # Panics
     /// If the records of one epoch take 32 GiB.
@@ -112,14 +115,14 @@ impl Selecting {
         Ok(())
     }
 
-    /// Ends the run that is being collected just before epoch `end`. From now on its records leave the tree.
+    /// Ends the collected run: its last epoch is the one before `end`. From then on the run's records leave the tree.
     ///
     /// # Errors
-    /// [`Error::Usage`](perdura_base::Error::Usage) if a record of `end` or a later epoch was added, or if the run
-    /// would have no epoch.
+    /// [`Error::Usage`](perdura_base::Error::Usage) for an empty range of epochs, or if a record of `end` or a later
+    /// epoch was added.
     ///
     /// # Panics
-    /// If the run before it has records in the tree.
+    /// If records of the previous run are still in the tree.
     pub fn cut(&mut self, end: Epoch) -> Result<EpochRange> {
         assert_eq!(self.left(), 0, "one run leaves after the other");
         let last = (self.collected > 0).then_some(self.epoch_max);
@@ -135,7 +138,7 @@ impl Selecting {
         Ok(epochs)
     }
 
-    /// Returns the number of records of the cut run that are still in the tree.
+    /// Returns the number of records of the leaving run that are still in the tree.
     #[must_use]
     pub fn left(&self) -> usize {
         self.leaving.as_ref().map_or(0, |run| run.left)

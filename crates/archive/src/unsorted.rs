@@ -1,10 +1,10 @@
 #![doc = include_str!("../../../docs/formats/unsorted.md")]
 //!
 //! # Purpose
-//! The row `unsorted` of [`Generation`](crate::generation::Generation) is the paper's scenario T: traditional
-//! archiving, the baseline for measuring the cost of sorting. It selects the same records of the log as the other
-//! rows and copies them in blocks with the same codec and checksums. It does not sort them, and makes no digests and
-//! no index.
+//! This algorithm is the row `unsorted` of [`Generation`](crate::generation::Generation). It is the paper's scenario T:
+//! traditional archiving, the baseline for measuring the cost of sorting. The algorithm selects the log's page records
+//! and writes the records in blocks, with the codec and checksums of sorted runs. It does not sort the records, and
+//! makes no digests and no index.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 4.4, scenario T.
@@ -35,7 +35,7 @@ const HEADER_BYTES: usize = 128;
 const CRC_AT: usize = 124;
 const BLOCK_HEAD_BYTES: usize = BLOCK_BYTES_MAX - RAW_BYTES_MAX;
 
-/// A machine that copies the page records of whole epochs, in the order of the log.
+/// A state machine that copies the page records of whole epochs, in the order of the log.
 pub struct Copying {
     begin: Epoch,
     chunks: Chunks,
@@ -43,7 +43,7 @@ pub struct Copying {
     codec: Codec,
     coder: Option<Coder>,
     header_crc: u32,
-    /// The bytes of the file up to the block that is being filled.
+    /// The bytes of the file before the block that is being filled.
     file: Vec<u8>,
     raw: Vec<u8>,
     first: Option<PageAt>,
@@ -54,7 +54,7 @@ pub struct Copying {
 }
 
 impl Copying {
-    /// Returns an empty copy whose first epoch is `begin`.
+    /// Returns an empty copy. `begin` is the first epoch of the copy.
     #[must_use]
     pub fn new(
         begin: Epoch,
@@ -102,7 +102,7 @@ impl Copying {
     /// Adds a record from a block of epoch `epoch`.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an epoch before the copy's first one; [`Error::Io`] if the codec cannot be set up.
+    /// [`Error::Usage`] for an epoch before the copy's first one; [`Error::Io`] if the codec cannot be initialized.
     #[inline]
     pub fn add(&mut self, epoch: Epoch, record: &PageRecord<'_>) -> Result<()> {
         let Some(after) = epoch.0.checked_sub(self.begin.0) else {
@@ -171,7 +171,7 @@ impl Copying {
     /// Ends the copy just before epoch `end`.
     ///
     /// # Errors
-    /// [`Error::Usage`] if a record of `end` or a later epoch was added, or if the copy would have no epoch.
+    /// [`Error::Usage`] for an empty range of epochs, or if a record of `end` or a later epoch was added.
     pub fn cut(mut self, end: Epoch) -> Result<Copied> {
         self.end_block()?;
         let epochs = cut_range(
@@ -199,8 +199,8 @@ impl Copying {
     }
 }
 
-/// Fills the 128 bytes from `from` on with zeros, ending in the checksum of the bytes before it. Returns the
-/// checksum.
+/// Completes the header or footer of 128 bytes that begins at `from`. Appends zeros, then the checksum of all bytes
+/// from `from`. Returns the checksum.
 fn seal(out: &mut Vec<u8>, from: usize) -> u32 {
     let zeros = from + CRC_AT - out.len();
     out.put_zeros(zeros);
@@ -209,7 +209,7 @@ fn seal(out: &mut Vec<u8>, from: usize) -> u32 {
     crc
 }
 
-/// A copy whose records are complete and that is not yet written.
+/// A complete copy that is not yet written to disk.
 pub struct Copied {
     epochs: EpochRange,
     file: Vec<u8>,
@@ -250,7 +250,7 @@ impl Copied {
     }
 }
 
-/// A machine that writes a copy, one I/O a step.
+/// A state machine that writes a copy, one I/O a step.
 pub struct CopyTail {
     summary: RunSummary,
     ending: Ending,
@@ -290,7 +290,7 @@ pub fn path(dir: &str, id: &RunId) -> String {
 pub struct CopiedRecord<'a> {
     /// The page.
     pub page: PageId,
-    /// The epoch in which the change was committed.
+    /// The commit epoch of the change.
     pub epoch: Epoch,
     /// The checkpoint epoch that the page had at the change.
     pub tag: CkptEpoch,
@@ -305,7 +305,8 @@ pub struct CopiedRecord<'a> {
 /// Reads a copy and passes its records to `each`, in the order of the log.
 ///
 /// # Errors
-/// Errors of the disk; [`Error::Corrupt`] for a file that differs from the output of [`Copying`]; [`Error::Version`].
+/// Errors of the disk; [`Error::Corrupt`] for a file that [`Copying`] cannot have made; [`Error::Version`] for another
+/// format version.
 pub fn read(
     disk: &dyn Disk,
     dir: &str,
@@ -342,7 +343,7 @@ pub fn read(
     let (mut at, mut seen) = (HEADER_BYTES, 0u64);
     let (mut unpacker, mut raw) = (Unpacker::default(), Vec::new());
     for _ in 0..blocks {
-        // These four bytes of the block's head have the length of the block's body.
+        // These four bytes of the block's head contain the length of the block's body.
         let body = file[at..foot]
             .get(20..24)
             .and_then(|b| Reader::new(b).u32());

@@ -1,7 +1,8 @@
-//! The upkeep of an archive: merging runs, and removing the files that no promised moment needs, one I/O a step.
+//! The upkeep of an archive: merging runs, and removing the files that no promised moment needs. Each step makes one
+//! I/O.
 //!
-//! One process does both: the database's or that of an archive agent, whichever holds the right to merge. Once a
-//! minute, between two merges, it looks for files to remove.
+//! The process with the right to merge also removes files. This is the database's process or an archive agent's
+//! process. Once a minute, between two merges, the process searches for files to remove.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::retention::Retention;
 use crate::retention::retaining::{Removed, Retaining};
 use crate::store::Store;
 
-/// The time between two searches for files to remove, microseconds.
+/// The time, in microseconds, between two searches for files to remove.
 pub const LOOK_EVERY_US: u64 = 60_000_000;
 
 /// The result of a step.
@@ -24,23 +25,23 @@ pub enum UpkeepStep {
     Merger(MergerStep),
     /// The search for files to remove took a step.
     Looked,
-    /// A search for files to remove has ended. These were removed.
+    /// A search for files to remove has ended. The counts tell how many files it removed.
     Removed(Removed),
 }
 
-/// The machine that maintains an archive.
+/// The state machine that maintains an archive.
 pub struct Upkeep {
     store: Arc<Store>,
     merger: Merger,
     retention: Retention,
     retaining: Option<Retaining>,
-    /// The wall clock of the next search for files to remove, microseconds since 1970.
+    /// The time of the next search for files to remove, by the wall clock, in microseconds since 1970.
     next_us: u64,
 }
 
 impl Upkeep {
-    /// Takes the right to merge. Merges keep the moments that the merger's options name. No file is removed that a
-    /// moment promised by `retention` needs.
+    /// Takes the right to merge. The policy in `options` chooses the moments that a merge keeps. `retention` promises
+    /// moments: the upkeep removes no file that a promised moment needs.
     ///
     /// # Errors
     /// Those of [`Merger::new`].
@@ -65,10 +66,10 @@ impl Upkeep {
         &self.store
     }
 
-    /// Makes one I/O. `now_us` is the wall clock, microseconds since 1970.
+    /// Makes one I/O. `now_us` is the time by the wall clock, in microseconds since 1970.
     ///
     /// # Errors
-    /// Those of [`Merger::step`] and [`Retaining::step`]. The next step begins another merge or search.
+    /// Those of [`Merger::step`] and [`Retaining::step`]. The next step begins a new merge or search.
     pub fn step(&mut self, now_us: u64) -> Result<UpkeepStep> {
         if let Some(mut retaining) = self.retaining.take() {
             return Ok(match retaining.step()? {
@@ -81,7 +82,7 @@ impl Upkeep {
         }
         let step = self.merger.step()?;
         let is_between = matches!(step, MergerStep::Idle | MergerStep::Merged(_));
-        // If the clock was set back, the next search comes earlier, not later.
+        // If the clock was set back, the next search comes early, not late.
         let is_time = now_us >= self.next_us || self.next_us - now_us > LOOK_EVERY_US;
         if is_between && is_time {
             self.next_us = now_us.saturating_add(LOOK_EVERY_US);

@@ -1,9 +1,9 @@
-//! The workspace in which records wait until their run is written: an arena with their bytes, and a key for each
-//! record.
+//! The workspace. Records wait there until the run is written. The workspace has an arena with the records' bytes, and
+//! a key for each record.
 //!
-//! In the arena, the fragments of a record follow its tag. The *key* of a record is a number of 128 bits. From the
-//! highest bits down it consists of partition, local page, epoch, update number, and the record's position in the
-//! arena. So keys sort as the records of a run do, and give the records' positions.
+//! In the arena, each record is a tag and then fragments. The *key* of a record is a number of 128 bits. From the
+//! highest bits down it consists of the partition, the local page, the epoch, the update number, and the record's
+//! position in the arena. So keys sort like the records of a run, and a key gives the position of its record.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::num::{to_u32, to_usize};
@@ -14,16 +14,18 @@ use crate::name::EpochRange;
 use crate::record::{EpochSpan, FragmentBytes, PageAt, RunRecord, Updates};
 use crate::writer::{Progress, RunWriter};
 
-/// A record's key.
+/// The key of a record. The module describes it.
 pub(crate) type Key = u128;
 
-/// The size of a key, bytes.
+/// The size of a key, in bytes.
 pub(crate) const KEY_BYTES: usize = 16;
-/// The alignment of records in the arena, bytes. With it a position of 32 bits can address 32 GiB.
+/// The alignment of records in the arena, in bytes. A record's position counts units of this size, so 32 bits address
+/// 32 GiB.
 const ALIGN: usize = 8;
-/// The number of epochs that a run can have: an epoch's distance from the first has 24 bits in a key.
+/// The maximum number of epochs in a run: a key stores an epoch's distance from the run's first epoch in 24 bits.
 pub(crate) const EPOCHS_MAX: u64 = 1 << 24;
-/// The size of the fields before a record's fragments: the tag, the number of fragments and their length.
+/// The size, in bytes, of the fields before a record's fragments. The fields are the tag, the number of fragments, and
+/// the total length of the fragments.
 const HEAD_BYTES: usize = 8 + 4 + 4;
 
 /// The bytes of the records of one run.
@@ -35,7 +37,7 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Returns an empty arena for a run whose first epoch is `begin`.
+    /// Returns an empty arena for a run that begins with epoch `begin`.
     pub fn new(begin: Epoch, chunks: Chunks) -> Arena {
         Arena {
             begin,
@@ -44,7 +46,7 @@ impl Arena {
         }
     }
 
-    /// Returns the size of the records, bytes.
+    /// Returns the total size of the records, bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -52,8 +54,8 @@ impl Arena {
     /// Adds a record from a block of epoch `epoch`. Returns the record's key.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an epoch before the run's first one, or [`EPOCHS_MAX`] or more after it: the
-    /// caller should have cut the run before.
+    /// [`Error::Usage`] for an epoch before the run's first epoch, or for an epoch [`EPOCHS_MAX`] or more after it. In
+    /// the second case the caller should have ended the run earlier.
     ///
     /// # Panics
     /// If the records of one epoch take 32 GiB.
@@ -86,7 +88,7 @@ impl Arena {
         Ok(pack(at, after, record.useq, place))
     }
 
-    /// Returns the bytes that a record takes whose fragments have `fragments` bytes.
+    /// Returns the number of bytes that a record takes in an arena. `fragments` is the size of its fragments in bytes.
     #[inline]
     pub fn bytes_of(fragments: usize) -> usize {
         (HEAD_BYTES + fragments).next_multiple_of(ALIGN)
@@ -115,13 +117,13 @@ impl Arena {
     }
 }
 
-/// A source of the records of one run, in the order of runs.
+/// A source of the sorted records of one run.
 pub(crate) trait InOrder {
     /// Returns the next record. `None`: no record is left.
     fn next_record(&mut self) -> Option<RunRecord<'_>>;
 }
 
-/// Encodes records until one write has been made or no record is left.
+/// Encodes records until one write has been made or no record is left. Returns `Done` if no record is left.
 ///
 /// # Errors
 /// Those of [`RunWriter::push`].
@@ -139,12 +141,12 @@ pub(crate) fn write_some(
     Ok(Progress::Done(()))
 }
 
-/// Returns the epochs of a run that begins with `begin` and is cut just before `end`. `last` is the last epoch of its
-/// records.
+/// Returns the epochs of a run that begins with `begin` and is cut just before `end`. `last` is the last epoch of the
+/// run's records. `None`: the run has no record.
 ///
 /// # Errors
-/// [`Error::Usage`] if `last` is `end` or later, because the run would have only some records of that epoch, or if
-/// the run would have no epoch.
+/// [`Error::Usage`] for an empty range of epochs, or if `last` is `end` or later: the run would have only some records
+/// of epoch `last`.
 pub(crate) fn cut_range(begin: Epoch, end: Epoch, last: Option<Epoch>) -> Result<EpochRange> {
     if let Some(last) = last.filter(|last| *last >= end) {
         return Err(Error::Usage(format!(
@@ -155,8 +157,8 @@ pub(crate) fn cut_range(begin: Epoch, end: Epoch, last: Option<Epoch>) -> Result
         .ok_or_else(|| Error::Usage(format!("a run of epochs {begin} to {end} has none")))
 }
 
-/// Returns a key. It has 8 bits for the partition, 32 for the local page, 24 for the epoch, 32 for the update number
-/// and 32 for the position.
+/// Returns a key. It has 8 bits for the partition, 32 for the local page, 24 for `epoch`, 32 for the update number and
+/// 32 for the position. `epoch` is the distance from the run's first epoch.
 #[inline]
 fn pack(at: PageAt, epoch: u64, useq: Useq, place: u32) -> u128 {
     debug_assert!(
@@ -167,7 +169,7 @@ fn pack(at: PageAt, epoch: u64, useq: Useq, place: u32) -> u128 {
     u128::from(page) << 64 | u128::from(u64::from(useq.0) << 32 | u64::from(place))
 }
 
-/// Splits a key that [`pack`] has made.
+/// Splits a key that [`pack`] has made into its fields.
 #[inline]
 fn unpack(key: u128) -> (PageAt, u64, Useq, u32) {
     let bytes = key.to_be_bytes();

@@ -1,15 +1,15 @@
 //! The writing of sorted records into the file of a run.
 //!
-//! The records of a block are encoded when the block is full. Finished blocks are collected in a buffer, which is
-//! written when it holds [`WRITE_BYTES`]. So pushing a record makes at most one write, and a caller can count I/Os.
-//! The end of the run is written by a separate machine, [`Tail`]. It takes one step for each I/O: the rest of the
-//! file, the sync, the publication, the sync of the folder.
+//! The records of a block are encoded when the block is full. Finished blocks are collected in a buffer. The buffer is
+//! written when it holds [`WRITE_BYTES`]. So pushing a record makes at most one write, and a caller can count I/Os. A
+//! separate state machine, [`Tail`], writes the end of the run. It takes one step for each I/O: the rest of the file,
+//! the sync, the publication, the sync of the folder.
 //!
 //! # Invariants
-//! * A file gets a run's name when its bytes are durable: it is written under a temporary name, synced, and then
-//!   published. After a crash at any I/O there is a temporary file or a complete run.
-//! * After a failed sync or another failed I/O at the end the run is discarded, because it is unknown what the disk
-//!   holds.
+//! * A file is written under a temporary name and synced. Only then does the file get the run's name. So a crash at any
+//!   I/O leaves no file, a temporary file, or a complete run.
+//! * After a failed I/O at the end, the run is discarded, because the contents on the disk are unknown. A sync counts
+//!   as an I/O.
 
 mod digests;
 mod tail;
@@ -48,24 +48,24 @@ pub struct RunSummary {
     pub crc: u32,
     /// The number of records in the run.
     pub records: u64,
-    /// The number of updates that the records hold.
+    /// The number of updates in the records. A net record has several.
     pub updates: u64,
     /// The number of pages that have a record.
     pub pages: u64,
 }
 
-/// The disk and folder to which runs are written.
+/// The disk and folder of new runs.
 #[derive(Clone)]
 pub struct RunTarget {
     /// The disk.
     pub disk: Arc<dyn Disk>,
-    /// The folder, which exists.
+    /// The name of the folder, which exists.
     pub dir: String,
-    /// The engine that computes the digests of records.
+    /// The object that computes the digests of records.
     pub digest: Arc<RegionDigest>,
 }
 
-/// A machine that writes a run. The records arrive in the order of runs.
+/// A state machine that writes a run. The records arrive sorted.
 pub struct RunWriter {
     header: RunHeader,
     header_crc: u32,
@@ -83,7 +83,7 @@ pub struct RunWriter {
 
 impl RunWriter {
     /// Begins a run in folder `dir`, which exists. If a crash left a file with the run's temporary name, that file is
-    /// removed.
+    /// removed first.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -136,11 +136,11 @@ impl RunWriter {
     /// Adds a record. Makes at most one write.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a page that the geometry does not have; errors of the disk.
+    /// [`Error::Usage`] for a page outside the geometry; errors of the disk.
     ///
     /// # Panics
-    /// If the record is below the one before it in the order of runs, or has an epoch outside the run. Also if the
-    /// record is net and the header says that each epoch of the run is a moment.
+    /// If the record sorts before the last added record, or has an epoch outside the run. Also if the record is net but
+    /// the header says that each epoch of the run is a moment.
     pub fn push(&mut self, record: &RunRecord<'_>) -> Result<()> {
         let key = record.key();
         assert!(
@@ -201,11 +201,11 @@ impl RunWriter {
         );
     }
 
-    /// Ends the run, which reaches up to `ends` in the log's streams. Makes no write; the returned machine makes the
-    /// last ones.
+    /// Ends the run. `ends` are the run's end positions in the log's streams. Makes no write. The returned state
+    /// machine makes the last writes.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a page that the geometry does not have.
+    /// [`Error::Usage`] for a page outside the geometry.
     pub fn finish(mut self, moments: &Moments, ends: &[Pos]) -> Result<Tail> {
         if !self.body.is_empty() {
             self.end_block();

@@ -1,8 +1,8 @@
-//! The one little-endian cursor. Every codec reads through [`Reader`] and writes through
-//! [`Writer`], so that no decoder can run past its input and no encoder depends on the host.
+//! The little-endian cursor. Every codec reads through [`Reader`] and writes through [`Writer`]. So no decoder can run
+//! past its input, and no encoding depends on the host's byte order.
 
-/// Reads little-endian fields from a byte slice. Every read is checked. `None`: the input ended early, or the field is
-/// malformed. The caller turns `None` into an error that names the file and offset.
+/// A reader of little-endian fields from a byte slice. Every read is checked. A read returns `None` if the input ends
+/// early or the field is malformed. The caller turns `None` into an error that names the file and offset.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -71,10 +71,10 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Takes an unsigned LEB128 integer of at most ten bytes, in its shortest form only.
+    /// Takes an unsigned LEB128 integer of at most ten bytes. Only the shortest encoding of an integer is accepted.
     ///
-    /// Integers of one and two bytes are read inline, without a loop. All offsets within a page are that short, and
-    /// replay reads several of them per record.
+    /// Integers of one and two bytes are read inline, without a loop. Every offset in a page takes one or two bytes,
+    /// and replay reads several offsets in each record.
     #[inline]
     pub fn varint(&mut self) -> Option<u64> {
         match self.bytes.get(self.at..) {

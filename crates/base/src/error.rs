@@ -1,15 +1,15 @@
-//! The four families of errors, and the handling of each.
+//! The four families of errors, and the handling of each family.
 //!
 //! *Caller*: an argument is wrong, and nothing has changed.
 //!
-//! *Environment*: the machine refused an operation. If the failure leaves the state of the disk unknown, the database
-//! stops.
+//! *Environment*: the operating system or the hardware refused an operation. If the failure leaves the state of the
+//! disk unknown, the database stops.
 //!
-//! *Fenced*: another process owns the log, or the database's files are gone. This process stops for good. An operator
-//! must neither retry nor restart it.
+//! *Fenced*: a second process owns the log, or the database's files are gone. This process stops for good. An operator
+//! must not retry, and must not restart the process.
 //!
-//! *Corruption*: bytes differ from those that were written. The error names the place, the expected and the found
-//! bytes, and is never ignored. A torn log tail is an expected end, not an error.
+//! *Corruption*: bytes differ from the written bytes. The error names the place, and the expected and found bytes.
+//! Corruption is never ignored. A torn end of the log is no error, because a crash may cause it.
 
 use std::fmt;
 use std::io;
@@ -19,7 +19,7 @@ use crate::ids::{PartitionId, Pos, StreamId};
 /// A result of the core crates.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Damage: its place, the expected and the found contents, and the loss.
+/// Damage: its place, the expected and the found contents, and the consequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Corruption {
     /// The file.
@@ -30,7 +30,7 @@ pub struct Corruption {
     pub expected: String,
     /// The contents that were found.
     pub found: String,
-    /// The data that the damage costs, and a possible repair, in words for an operator.
+    /// The data that is lost by the damage, and a possible repair, in words for an operator.
     pub consequence: String,
 }
 
@@ -44,11 +44,11 @@ impl fmt::Display for Corruption {
     }
 }
 
-/// The source of an input/output error: a FIFO, a socket or a device has the name of a file.
+/// The inner error of an input/output error: a FIFO, a socket or a device was found where a file was expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is {kind}, not a regular file. Move it away")]
 pub struct NotRegular {
-    /// The kind of the file that was found, with its article.
+    /// The kind of the found file, with an article, for example "a socket".
     pub kind: &'static str,
 }
 
@@ -71,8 +71,9 @@ pub enum Error {
         limit: u64,
     },
 
-    /// Caller: a transaction touched a partition whose latch it does not hold. The executor noted the partition. It
-    /// undoes the transaction and runs it again with that latch, whatever the closure returns.
+    /// Caller: a transaction accessed a partition without the partition's latch. The executor has noted the partition.
+    /// The executor undoes the transaction and runs the transaction again with the latch, whatever the closure
+    /// returned.
     #[error(
         "the transaction has not locked partition {0} yet. It is undone and runs again with \
              that lock"
@@ -83,7 +84,7 @@ pub enum Error {
     #[error("the log is full: {0}")]
     LogFull(String),
 
-    /// Caller: a reader of the log asks for blocks that have been truncated.
+    /// Caller: a reader of the log requested deleted blocks.
     #[error(
         "log stream {stream} no longer contains position {wanted}; it begins at {}. Begin again \
          from an image, at a position that the log still contains",
@@ -92,50 +93,50 @@ pub enum Error {
     Truncated {
         /// The stream.
         stream: StreamId,
-        /// The position that was asked for.
+        /// The requested position.
         wanted: Pos,
         /// The start of the oldest segment of the stream. `None`: the stream has no segment.
         oldest: Option<Pos>,
     },
 
-    /// Corruption: the archive holds epochs that the log does not reach. Only durable epochs are archived, so
-    /// the log has lost acknowledged transactions.
+    /// Corruption: the archive has epochs that are missing from the log. Only durable epochs are archived, so the log
+    /// has lost acknowledged transactions.
     #[error(
         "the log ends with epoch {durable}, but the archive contains the log up to epoch \
          {archived}. The log has lost the acknowledged transactions of the epochs between. \
          Nothing was changed. Restore the log from a copy, or the database from the archive"
     )]
     LostLog {
-        /// The archive's end.
+        /// The last epoch of the archive.
         archived: crate::Epoch,
-        /// The end of the log.
+        /// The last epoch of the log.
         durable: crate::Epoch,
     },
 
-    /// Corruption: the archive ends before the end that the anchor names. The log may have been cut between these two
-    /// ends.
+    /// Corruption: the archive ends with an earlier epoch than the database's anchor says. The log of the missing
+    /// epochs may have been deleted.
     #[error(
         "the archive ends with epoch {archived}, but the database had archived its log up to \
          epoch {anchor}. The archive has lost files, or is an older copy. The database is \
          intact. Restore the archive's files, or begin a new archive with a new backup"
     )]
     ArchiveBehind {
-        /// The archive's last epoch.
+        /// The last epoch of the archive.
         archived: crate::Epoch,
-        /// The epoch up to which the archive holds the log, according to the anchor.
+        /// The last epoch that the archive holds according to the anchor.
         anchor: crate::Epoch,
     },
 
-    /// Environment: another process writes the archive in the same role.
+    /// Environment: a second process in this process's role writes to the archive.
     #[error(
         "{manifest} was written by another {role} process. Only one such process may use an \
          archive. This one writes nothing more to it. Stop one of the two, or give each another \
          archive directory"
     )]
     ArchiveTaken {
-        /// The manifest that the other process wrote.
+        /// The second process's manifest.
         manifest: String,
-        /// The role of both processes.
+        /// The common role of the two processes.
         role: &'static str,
     },
 
@@ -150,11 +151,11 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// Environment: the database has stopped after an earlier failure and acknowledges nothing.
+    /// Environment: the database has stopped after an earlier failure. It acknowledges no more writes.
     #[error("stopped after a failure: {0}. Restart the database. No acknowledged write is lost")]
     Stopped(String),
 
-    /// Fenced: another process owns the log now. The text says how this process found out.
+    /// Fenced: a second process owns the log now. The text says how this process detected this.
     #[error(
         "another process owns the log now: {0}. This process has stopped and writes nothing \
          more. All that it acknowledged is in the log. Use the database through the other \
@@ -170,26 +171,26 @@ pub enum Error {
     )]
     Displaced(String),
 
-    /// Environment: a checkpoint was cancelled. Nothing is lost, because the log is not truncated.
+    /// Environment: a checkpoint was cancelled. Nothing is lost, because the log is not truncated without a checkpoint.
     #[error("the checkpoint was cancelled: {0}")]
     Cancelled(String),
 
-    /// Environment: a snapshot was ended, because too much memory was kept for it. Nothing is lost.
+    /// Environment: a snapshot was closed because it kept too much memory in use. Nothing is lost.
     #[error("the snapshot was closed to free memory. Take another one")]
     SnapshotEnded,
 
-    /// Environment: another process has the data directory open.
+    /// Environment: a second process has the data directory open.
     #[error("{dir} is in use: another process has locked it. Stop that process first")]
     Locked {
         /// The data directory.
         dir: String,
     },
 
-    /// Corruption: bytes differ from those that were written.
+    /// Corruption: bytes differ from the bytes that were written.
     #[error("damaged: {0}")]
     Corrupt(Box<Corruption>),
 
-    /// Corruption family: the file is whole but was written by another version.
+    /// Corruption: the file is undamaged, but this build does not read the file's format version.
     #[error(
         "{file} has format version {found}; this build reads only version {supported}. Export \
          the data with the build that wrote it (`perdura export`). Then load it with this build \
@@ -201,11 +202,11 @@ pub enum Error {
         file: String,
         /// The version in the file.
         found: u16,
-        /// The version this build reads.
+        /// The version that this build reads.
         supported: u16,
     },
 
-    /// Corruption family: the file is whole but belongs to another database, or is not ours.
+    /// Corruption: the file is undamaged but belongs to a different database, or Perdura did not write the file.
     #[error("{file} does not belong to this database: {why}")]
     Foreign {
         /// The file.
@@ -215,16 +216,16 @@ pub enum Error {
     },
 }
 
-/// The families of errors. All errors of a family are handled in one way.
+/// The families of errors. All errors of one family are handled alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// The request was wrong; nothing happened.
+    /// An argument was wrong. Nothing has changed.
     Caller,
-    /// The machine failed.
+    /// The operating system or the hardware refused an operation.
     Environment,
-    /// The log, or its files, no longer belong to this process.
+    /// The log or the database's files no longer belong to this process.
     Fenced,
-    /// Bytes are damaged or foreign.
+    /// Bytes are damaged, or the database or format version is wrong.
     Corruption,
 }
 
@@ -281,8 +282,8 @@ impl Error {
         }))
     }
 
-    /// Returns the error with which every later call fails, after this error stopped the database. `what` names the
-    /// part that failed, and begins the text.
+    /// Returns the error of all calls after `self` has stopped the database. `what` names the failed part of the
+    /// database; the text begins with `what`.
     #[must_use]
     pub fn stopping(&self, what: &str) -> Error {
         let stopped = match self {
@@ -294,7 +295,7 @@ impl Error {
         stopped
     }
 
-    /// Returns whether the log, or its files, no longer belong to this process.
+    /// Returns whether the log or the database's files no longer belong to this process.
     #[must_use]
     pub fn is_fenced(&self) -> bool {
         self.family() == Family::Fenced
@@ -306,8 +307,8 @@ impl Error {
         matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Returns whether a directory was found instead of a file, a file instead of a directory, or a file that is not
-    /// regular.
+    /// Returns whether the found object was of the wrong kind: a directory instead of a file, a file instead of a
+    /// directory, or a file that is not regular.
     #[must_use]
     pub fn is_of_another_kind(&self) -> bool {
         let Error::Io { source, .. } = self else {
@@ -328,8 +329,8 @@ impl Error {
         matches!(self, Error::Io { source, .. } if source.raw_os_error() == Some(EIO))
     }
 
-    /// Returns whether the system lacked descriptors or memory, or asks for another try: EMFILE, ENFILE, ENOMEM,
-    /// EAGAIN. Such a failure is temporary and says nothing about the disk.
+    /// Returns whether the system lacked descriptors or memory, or asked for a retry: EMFILE, ENFILE, ENOMEM, EAGAIN. A
+    /// shortage is temporary, and gives no information about the disk.
     #[must_use]
     pub fn is_shortage(&self) -> bool {
         const SHORTAGES: [i32; 4] = [11, 12, 23, 24];
@@ -337,7 +338,7 @@ impl Error {
             if source.raw_os_error().is_some_and(|error| SHORTAGES.contains(&error)))
     }
 
-    /// Returns whether the disk has no space (or the quota is spent).
+    /// Returns whether the disk has no space, the quota is used up, or the file would be too large.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Error::Io { source, .. } if matches!(

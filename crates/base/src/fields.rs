@@ -1,17 +1,17 @@
-//! Reads the fields of a payload. A checksum shows that its bytes are those that were written, but they may still break
-//! the format.
+//! The reading of a payload's fields. A right checksum shows only that the bytes are as they were written. The bytes
+//! may still break the format.
 
 use std::fmt;
 
 use crate::cursor::{Reader, Writer};
 use crate::num::to_u64;
 
-/// The first byte of a payload that breaks its format, and the expected content.
+/// The first format error in a payload: its offset, and the content expected there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed {
-    /// Its offset from the start of the payload.
+    /// The offset from the start of the payload.
     pub at: usize,
-    /// The content that was expected there.
+    /// The content expected at this offset.
     pub expected: &'static str,
 }
 
@@ -21,16 +21,17 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// Returns the fault of a payload that does not have the expected content at `at`.
+/// Returns the fault of a payload that does not have the `expected` content at offset `at`.
 #[must_use]
 pub fn malformed(at: usize, expected: &'static str) -> Malformed {
     Malformed { at, expected }
 }
 
-/// A reader that reports the place of a failure, and the expected content.
+/// A reader of a payload's fields. For a field that cannot be read, the error has the field's offset and the expected
+/// content.
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
-    /// The reader, for fields that need no name.
+    /// The reader of the bytes. It is used directly for fields that need no description of a failure.
     pub reader: Reader<'a>,
 }
 
@@ -43,7 +44,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads a field by `read`, which returns `None` if it finds no such field.
+    /// Reads a field with `read`, which returns `None` if it cannot read the field.
     ///
     /// # Errors
     /// Returns the field's offset, with `what` as the expected content.
@@ -58,10 +59,10 @@ impl<'a> Fields<'a> {
         field.ok_or(malformed(at, what))
     }
 
-    /// Reads a varint that has 32 bits at most.
+    /// Reads a varint that must fit 32 bits.
     ///
     /// # Errors
-    /// As [`take`](Self::take).
+    /// Those of [`take`](Self::take).
     pub fn varint_u32(&mut self, what: &'static str) -> Result<u32, Malformed> {
         self.take(what, |r| r.varint().and_then(|v| u32::try_from(v).ok()))
     }
@@ -69,7 +70,7 @@ impl<'a> Fields<'a> {
     /// Reads a length, then that many bytes.
     ///
     /// # Errors
-    /// As [`take`](Self::take).
+    /// Those of [`take`](Self::take).
     pub fn bytes(&mut self, what: &'static str) -> Result<&'a [u8], Malformed> {
         self.take(what, |r| {
             let len = r.varint_usize()?;

@@ -1,8 +1,8 @@
 //! The registry of seeded recovery bugs.
 //!
-//! Each flaw is a mistake that was made once, or that an algorithm as the paper prints it invites. The code calls
-//! [`armed`] at the place of the mistake. Without the `flaws` feature, [`armed`] returns the constant `false`, and the
-//! compiler removes the branch. The simulator must catch every flaw, which shows that the tests would notice the
+//! A flaw is a mistake: Perdura once had it, or a paper's printed algorithm has it. The code calls [`armed`] where the
+//! mistake would be made. Without the `flaws` feature, [`armed`] returns the constant `false`, and the compiler removes
+//! the branch. A test arms each flaw and must find the wrong behaviour. This shows that the tests would notice the
 //! mistake.
 
 mod lists;
@@ -12,307 +12,323 @@ mod lists;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Flaw {
-    /// Blocks are not epoch-pure: a commit of e+1 is sealed into the block of e.
+    /// A block has commits of two epochs: a commit of epoch e+1 is sealed into a block of epoch e.
     ImpureBlocks,
-    /// Restart keeps every valid block, not only those up to the cut of the durable epoch.
+    /// A restart keeps every valid block, even blocks of epochs after the durable epoch.
     CutIgnored,
-    /// The void tail of an older incarnation stays readable for later restarts.
+    /// The log of an ended life can end with void blocks. Later restarts still read these blocks.
     VoidTailRevived,
-    /// Pages born during a sweep are swept too.
+    /// A sweep visits even pages that were created after the sweep began.
     BornPagesSwept,
-    /// After a crash, a restart believes that the other image's pages have not changed since the anchor was written.
+    /// After a crash, a restart trusts the image that it did not load: it assumes that this image's pages have not
+    /// changed since the anchor was written.
     OtherImageTrusted,
-    /// Pages changed by restart are not marked dirty for the image that was loaded.
+    /// A restart changes a page, but the page still counts as clean for the image that the restart loaded.
     RestartChangesClean,
-    /// The checkpoint epoch number of a crashed sweep is used again.
+    /// A sweep reuses the checkpoint epoch of an earlier sweep that a crash interrupted.
     CkptEpochReused,
-    /// The anchor is written before the log of the window is durable.
+    /// The anchor is written before the checkpoint's log is durable.
     AnchorBeforeLog,
     /// The anchor is written before the image's pages are synced.
     AnchorBeforeImage,
-    /// A transaction releases its latches before it appends its group.
+    /// A transaction releases the latches before the transaction's group is appended.
     LateAppend,
-    /// A record's tag is the database's checkpoint epoch, not its page's.
+    /// A record is tagged with the database's current checkpoint epoch instead of its page's tag.
     TagFromClock,
-    /// An epoch counts as durable when one stream, and not all, holds its part durably.
+    /// An epoch counts as durable when one stream has its part on disk. Correct: when all streams have their parts on
+    /// disk.
     OneStreamSuffices,
-    /// A reply that was computed from a pre-committed write does not wait until the write is durable.
+    /// A reply depends on a write of a second transaction. The reply does not wait until this write is durable.
     EagerReadReply,
-    /// An image is overwritten without being marked as building first.
+    /// An image is overwritten, but the anchor did not mark it as building before.
     NoBuildingMark,
-    /// The log is truncated at the newer image, so the older one can no longer be used.
+    /// The log is truncated at the newer image, so the older image can no longer be used.
     TruncateAtNewer,
-    /// Segments are recycled before the anchor that allows it is durable.
+    /// Log segments are recycled before the anchor that makes them unnecessary is durable.
     TruncateBeforeAnchor,
     /// A new segment's directory entry is not synced before its blocks are acknowledged.
     NoDirSync,
     /// A failed sync is repeated, and the result of the second try is believed.
     SyncRetried,
-    /// A block whose write the disk refuses for want of space counts as written. It is written only after later blocks.
+    /// A block counts as written although the disk was too full to take it. It is written only after later blocks.
     RefusedBlockLate,
-    /// A block is accepted wherever it is found: recycled segments resurrect old blocks.
+    /// A block is accepted at any position, so old blocks in recycled segments count again.
     PositionUnchecked,
     /// The checkpoint copies a page after it has released the partition's latch.
     CopyAfterLatch,
     /// A page of the image is loaded without comparing its checksum with the directory.
     ImageCrcUnchecked,
-    /// Pages beyond the image's directory are read from the image's file instead of being zeros.
+    /// Pages beyond the image's directory are read from the image's file instead of counting as zeros.
     JunkBeyondDirectory,
     /// The dirty bit is cleared although the write of the page failed.
     FailedWriteClean,
-    /// The anchor is written to both of its copies with one sync.
+    /// The anchor's two copies are written before a single sync, so a crash can damage the two copies together.
     AnchorOneSync,
-    /// Restart starts its epochs right after the durable one, reusing void epochs.
+    /// After a restart, new epochs follow right after the durable epoch. So the ids of void epochs are used again.
     EpochReused,
-    /// A restart does not list the collections that no header names: their rows stay for good.
+    /// After a restart, the list of orphans lacks the collections that no header names. Their rows are never removed.
     OrphansForgotten,
-    /// A restart orders the items of a list by their slots instead of their labels.
+    /// A restart orders a list's items by slot instead of by label.
     ListBySlot,
-    /// An item put into a gap without a middle gets its neighbour's label.
+    /// A list item inserted between two adjacent labels gets one of these labels.
     LabelTwice,
-    /// The group holds only the partitions declared before a header was read: changes in
-    /// the home of a renamed collection are missing.
+    /// The rows of a renamed collection stay in their old partition. A transaction finds this partition only through
+    /// the header. The transaction's group lacks the changes of such partitions.
     HomeNotLogged,
-    /// Deleting a collection whose home is in another partition does not make it an orphan there.
+    /// A deleted collection does not become an orphan if the rows and the header are in different partitions.
     ForeignNotOrphaned,
-    /// A restart looks for headers in the home's partition only: a renamed collection
-    /// counts as an orphan, and the purge removes it.
+    /// A restart looks for a collection's header only in the partition of its rows. So a renamed collection counts as
+    /// an orphan, and the purge removes it.
     ForeignHeaderUnclaimed,
     /// A rolled-back delete leaves the collection on the list of orphans.
     OrphanNotAdopted,
-    /// After a restart collections are numbered from their count instead of their greatest number.
+    /// After a restart, the next collection id follows from the count of collections instead of the greatest id.
     CollectionIdReused,
     /// A new score is written into the old slot, but the index keeps the old order of scores.
     ScoreNotMoved,
-    /// A scan skips entries that neighbours displaced.
+    /// A scan skips displaced index entries, which did not fit into the home slot.
     ScanSkipsDisplaced,
-    /// The purge removes the rows of an orphan and leaves the pages of long elements.
+    /// The purge of an orphan removes the orphan's rows, but not the pages of long elements.
     ChainLeaked,
-    /// The salt of an index depends on the time at which the index was made: after a restart, a cursor points to
-    /// another place.
+    /// The salt of an index depends on the time when the index was created, and a restart creates the index anew. So a
+    /// scan with a cursor from before the restart continues at a wrong entry.
     SaltFromClock,
-    /// A restart does not rewrite the blocks that it keeps and that the anchor does not vouch for.
+    /// A restart keeps blocks beyond the position that the anchor vouches for, but does not rewrite them.
     TailNotRewritten,
-    /// A restart syncs the blocks that it keeps but does not rewrite them. After a failed sync, another sync writes
-    /// nothing.
+    /// A restart keeps blocks and only syncs them, instead of rewriting them. If a sync of these blocks failed before
+    /// the restart, the new sync writes nothing.
     TailOnlySynced,
-    /// The anchor vouches for an epoch before it is durable.
+    /// The anchor vouches for an epoch before that epoch is durable.
     VouchedBeforeDurable,
-    /// A transaction whose closure panics releases its latches without undoing its changes.
+    /// If a closure panics, the transaction's latches are released without undoing the changes.
     PanicNotUndone,
-    /// A draft that is dropped does not become an orphan: its rows stay until a restart.
+    /// A draft is a collection that is still being built. A dropped draft does not become an orphan: its rows stay
+    /// until a restart.
     DraftForgotten,
-    /// A collection that has got its header still counts as a draft, and is removed when its builder is dropped.
+    /// A collection still counts as a draft after it has got a header. So the collection is removed when its builder is
+    /// dropped.
     DraftNotClaimed,
-    /// After the transaction that gave a draft its header is undone, the draft still counts as claimed by that header.
+    /// A transaction gives a draft a header and is then undone. The draft still counts as claimed by the header.
     DraftStaysClaimed,
-    /// A key gets a string that was built in steps, but the draft keeps it too.
+    /// A string that is built in steps belongs to a draft at first. After a key has taken the string over, the draft
+    /// still owns it, too.
     TextKeptByDraft,
     /// The purge frees the first pages of a long value, but the value's row still names them.
     TrimNotNoted,
-    /// A stream counts as durable up to the end of the write that completed last, although earlier writes are still in
-    /// flight.
+    /// A stream counts as durable up to the last completed write, although earlier writes are in flight.
     NewestCompletionCounts,
-    /// The writes that a killed process has in flight hold no lock: they land in a segment that the next life uses.
+    /// The lock of a killed process is released while some of the process's writes are still in flight. These writes
+    /// can overwrite a segment that the next life uses.
     LocksNotKept,
-    /// A hole that writes in flight left at the end of the log counts as damage.
+    /// A hole at the end of the log counts as damage, although unfinished writes left it.
     HoleForDamage,
-    /// Durable blocks that are missing count as a hole that writes in flight left.
+    /// Missing durable blocks count as a hole that unfinished writes left.
     DamageForHole,
     /// The header of a segment is written, but not durable before the segment's first block.
     HeaderNotDurable,
-    /// The mark in a segment that another one follows is written, but is not durable before the first block of the
-    /// following segment.
+    /// A segment's mark says that a next segment follows. The mark is written, but is not durable before the next
+    /// segment's first block.
     MarkNotDurable,
     /// A segment is recycled while a write to it is in flight.
     RecycledInFlight,
-    /// An entry of the sidecar counts although its slot now has a row of another kind.
+    /// The sidecar is an image's copy of the hash index. One of its entries counts although the slot now has a row of a
+    /// new kind.
     KindInPlaceKept,
-    /// An entry of the sidecar counts although another key has taken its slot.
+    /// A sidecar entry counts although a new key has taken the entry's slot.
     SlotKeyKept,
-    /// An entry of the sidecar counts although its page was given to another class.
+    /// A sidecar entry counts although the entry's page has a new class.
     PageClassKept,
-    /// Replay ignores that a number is missing among a partition's ordered frames.
+    /// Replay ignores a missing sequence number among a partition's ordered frames.
     SequenceGapIgnored,
-    /// An ordered frame of several partitions is played when it is next in one of them, and not in all.
+    /// An ordered frame of several partitions is played when it is next in one of them. Correct: when it is next in all
+    /// of them.
     FenceAtOneQueue,
-    /// Ordered frames beyond the cut are played.
+    /// A restart decides where the log ends, but still plays ordered frames beyond this end.
     CommandOfVoidTail,
     /// Ordered frames of one partition are played out of order.
     ColumnImagesUnordered,
-    /// A restart does not know a table that was dropped at the log's end: the commands before its drop find no table.
+    /// The log has commands for a table, and later the drop of the table. A restart does not know the table, so these
+    /// commands find no table.
     CommandBeforeDrop,
-    /// A restart knows a dropped table only in partitions where the image has its pages. It does not know a table that
-    /// was created after the image.
+    /// A restart knows a dropped table only in partitions where the image has pages of the table. The restart does not
+    /// know a dropped table created after the image.
     TableBornAndDropped,
-    /// A cut takes the partitions' latches one after the other, and does not hold all of them at once.
+    /// A checkpoint's cut takes the partitions' latches one by one, not all together.
     CutLatchesSingly,
-    /// The sequence number of a partition is read after the cut has released its latch.
+    /// A checkpoint's cut reads a partition's sequence number after it has released the partition's latch.
     PseqReadAfterRelease,
-    /// A page that was clean at the cut and has changed since is taken for a page that was born after the cut.
+    /// A page was clean at the cut and has changed since. It counts as a page created after the cut.
     CleanAtCutTakenForBorn,
-    /// A checkpoint that visits a page which has changed since the cut clears the page's dirty bit.
+    /// A checkpoint visits a page that has changed since the cut. It clears the page's dirty bit.
     KeptVisitClearsDirty,
-    /// The copy that a commit keeps for a second cut replaces the one for the first cut.
+    /// The copy that a commit keeps for a second cut replaces the copy for the first cut.
     SecondCutOverwritesKept,
     /// A snapshot that a user takes raises the checkpoint epoch.
     SnapshotRaisesG,
-    /// A rollback leaves the entries in secondary indexes that the transaction made.
+    /// A rollback does not remove the transaction's entries from secondary indexes.
     IndexEntryKeptAfterAbort,
-    /// A table takes a free page even if the page's earlier changes were not logged: page records are then applied to a
-    /// page whose bytes were never logged.
+    /// A table takes a free page whose earlier changes were not logged. A restart then applies page records to a page
+    /// whose bytes are not in the log.
     PoolsShared,
-    /// A range inside a range that was saved before is saved again, and the later save counts as the older state.
+    /// A byte range inside an already saved range is saved again. A rollback takes this later save for the older state.
     RangeInsideSave,
-    /// A command that used a page-addressed table is logged as a command all the same.
+    /// A procedure that used a page-addressed table is nevertheless logged as a command.
     CommandReadPages,
-    /// A transaction that is undone keeps its sequence numbers.
+    /// An undone transaction does not give back its sequence numbers.
     AbortKeepsSequence,
-    /// A rollback does not clear the bits of the rows that the transaction had changed. These bits say that a
-    /// checkpoint in row mode has a copy of a row.
+    /// A bit for each row says that a checkpoint in row mode has a copy of the row. A rollback does not clear the bits
+    /// of the rows that it restores.
     AbortKeepsDirtyBit,
-    /// The memory limit holds during a replay, too.
+    /// A replay enforces the memory limit.
     MemoryLimitInReplay,
-    /// A replayed procedure gets the present time, and not the time of its original call.
+    /// A replayed procedure gets the present time instead of the time of its original call.
     ReplayReadsClock,
     /// A restart logs again the transactions that it replays.
     ReplayLogsAgain,
-    /// After a restart a partition counts from the frames that were played, not from the image's number. Without played
-    /// frames, the partition gives out ids of rows a second time.
+    /// After a restart, a partition's next row id follows from the played frames alone. The number in the image is
+    /// ignored. If no frame was played, the partition gives out row ids a second time.
     RowIdUsedTwice,
     /// A checkpoint is a fuzzy sweep although ordered frames are logged.
     FuzzyUnderOrdered,
-    /// A restart decides which records a consistent image has by the epoch of the image's end, and not by tags.
+    /// A restart decides whether a consistent image has a record by the record's epoch and the last epoch of the image.
+    /// Correct: by tags.
     CutImageByEpoch,
-    /// Entries of the sidecar count for key-addressed tables. Their pages may have changed between the cut and the
-    /// sidecar without a page record about it.
+    /// Sidecar entries count for key-addressed tables. But between the cut and the sidecar, the pages of these tables
+    /// may change without a page record.
     SidecarBelievedForKept,
-    /// The digest of a page or a record is not bound to its page: two pages may be swapped.
+    /// The digest of a page or a record does not depend on the page's id, so it does not notice two swapped pages.
     DigestUnbound,
     /// A run of the archive is published before its bytes are durable.
     RenameBeforeSync,
-    /// Runs are merged that are not neighbours: the merged run covers epochs that it has no records of.
+    /// Two runs with a gap in between are merged, so the merged run lacks records of some of the covered epochs.
     MergeOfStrangers,
-    /// Records are combined although a retained image has some of them and not the others.
+    /// Records are combined although a retained image has only some of the records.
     NetAcrossImage,
-    /// Records are combined although an image that is being built has some of them and not the others.
+    /// Records are combined although an unfinished image has only some of the records.
     NetAcrossBuilding,
-    /// A net record counts only the updates of its last input.
+    /// A net record combines several records of a page, but counts only the updates of the last record.
     UpdateSpanLost,
-    /// Records are combined if no image lies above the first record's tag and at or below the last record's tag. That
-    /// assumes that the tags of a page never fall.
+    /// Records must not be combined if an image has only some of them. The check assumes that a page's tags never fall.
+    /// It looks only for an image with a checkpoint epoch k for which first tag < k <= last tag.
     TagsTakenForRising,
-    /// After a restart from an older image, pages are tagged with that image's number. A backup of a newer image then
-    /// counts as having changes that it does not have.
+    /// After a restart from an older image, pages are tagged with that image's checkpoint epoch. A backup of a newer
+    /// image then counts as having changes that it lacks.
     TagBelowKeptBackup,
-    /// Restore: records of the backup's sweep that came after the target are left in its pages.
+    /// Restore: a backup's pages may contain changes that are later than the target. These changes are not removed.
     LaterEpochsKept,
     /// Restore: runs are read up to the target, not up to the end of the backup's sweep.
     RunsReadUpToTarget,
-    /// Restore: a backup is the state of an epoch, but its records are judged by tags, as if it were a sweep.
+    /// Restore: tags decide which records a backup has, as if a sweep had made the backup. But the backup is the state
+    /// of one epoch.
     CutJudgedByTag,
-    /// Restore: runs are applied to a backup with key-addressed tables, which the runs do not bring up to date.
+    /// Restore: runs are applied to a backup with key-addressed tables. But runs do not bring these tables up to date.
     RunsAppliedToKept,
-    /// Restore: only the life in which the archive ends is read from a surviving log.
+    /// Restore: a surviving log may have later lives than the archive. These lives are not read.
     LaterLivesIgnored,
-    /// Restore: a page that the backup does not have begins with the old contents of the buffer.
+    /// Restore: a page that the backup does not have begins with the old contents of the buffer instead of zeros.
     PageBeyondBackupKept,
-    /// The standing proof counts pages of key-addressed tables, which change without a record.
+    /// The standing proof compares the archive with the database. It includes the pages of key-addressed tables,
+    /// although they change without a page record.
     ProofOverBothPools,
-    /// A checkpoint overwrites an image while it is copied into the archive.
+    /// A checkpoint overwrites an image that is being copied into the archive.
     PinnedSlotOverwritten,
-    /// The inputs of a merge are removed before the manifest without them is durable.
+    /// A merge removes its input runs too early: the new manifest, which no longer lists them, is not durable yet.
     InputsRemovedBeforeManifest,
-    /// Two runs of the same range of epochs both count as part of the archive.
+    /// Two runs with equal ranges of epochs both count as parts of the archive.
     EqualRangesBothRead,
     /// Runs leave the backlog before they are durable in the archive.
     BacklogForgottenEarly,
-    /// An archive's reader reads a stream as far as the stream is written, beyond the durable epoch.
+    /// An archive's reader reads a stream up to the last written block, beyond the durable epoch.
     EpochBeyondDArchived,
-    /// An archive's reader continues behind the cut of a life, in a segment of that life.
+    /// A restart has cut a life's log, and the blocks beyond the cut are void. An archive's reader does not stop at the
+    /// cut, and reads the void blocks in the same segment.
     VoidEpochArchived,
-    /// The log is truncated without regard to how far the archive has it.
+    /// The log is truncated although the archive does not have the truncated part yet.
     LogCutBeforeRun,
-    /// A run is cut when its workspace is full, and not at an epoch's end.
+    /// A run ends inside an epoch because its workspace is full. Correct: a run ends at an epoch's end.
     RunCutInsideEpoch,
-    /// An acknowledged entry stays pending with its consumer: only one of its two rows is removed.
+    /// An acknowledged entry stays pending with the consumer: only one of the entry's two rows is removed.
     AcknowledgedRowKept,
     /// A consumer of a stream's group is deleted, but its entries stay pending in the group.
     DeletedConsumerRowsKept,
-    /// A group of a stream is deleted, but its consumers and pending entries stay.
+    /// A group of a stream is deleted, but the rows with the names of its consumers stay.
     DestroyedGroupRowsKept,
-    /// The group's last id is written only where the count of pending entries has changed, too.
+    /// A group of a stream stores the last id that it has delivered. A new last id is written only if the count of
+    /// consumers or of pending entries changes too.
     GroupLastNotWritten,
-    /// A node of a stream takes an entry, but its length in use does not grow.
+    /// A node of a stream becomes larger to take an entry, but its stored number of used bytes stays unchanged.
     GrownNodeTorn,
     /// An entry that begins a new node does not count for the stream's length.
     NewNodeNotCounted,
     /// Nodes that trimming removes still count for the stream's length.
     TrimNotCounted,
-    /// An entry that a consumer claims also stays pending with the consumer that had it.
+    /// A consumer claims a pending entry, but the entry stays pending with the previous consumer, too.
     ClaimedRowKept,
     /// The first entry of a stream is deleted, but the stream's head still names it.
     FirstIdStale,
     /// The changes that a script made before it passed a limit are kept, as if it had ended with an error.
     LimitKeepsHalf,
-    /// The changes of a script that is killed are kept, as if it had ended with an error.
+    /// The changes of a killed script are kept, as if the script had ended with an error.
     HaltKeepsHalf,
-    /// A script that runs again has other random numbers.
+    /// The second run of a script gets new random numbers.
     RerunWithOtherSeed,
-    /// A transaction that runs again sees another time.
+    /// The second run of a transaction sees a new time.
     RerunAtOtherTime,
-    /// A transaction that runs again begins on top of the changes of its earlier run.
+    /// The second run of a transaction begins before the first run's changes are undone.
     RerunOverHalf,
-    /// The messages that a script had published before it ran again are sent, too.
+    /// A script publishes messages and then runs again. The messages of its first run are sent too.
     MessageOfRerunKept,
     /// A library of functions is kept in memory, but its row is not written.
     LibraryNotWritten,
     /// A waiting consumer receives an entry before its delivery is durable.
     DeliveryShownEarly,
-    /// If an option occurs twice, access control checks the key of the first, and the command uses that of the last.
+    /// If an option occurs twice, access control checks the key of the first occurrence, but the command uses the key
+    /// of the last.
     FirstTargetJudged,
-    /// A client that tracks prefixes is sent the names of keys that its user may not read.
+    /// The server sends names of forbidden keys to a client that tracks prefixes.
     HiddenNameTold,
-    /// A receipt says that a write is on disk, but it is not, and the receipt does not wait for it.
+    /// A receipt says that a write is on disk although it is not. Correct: the receipt names a durability that the
+    /// write has reached, or that the reply waits for.
     ReceiptRoundedUp,
-    /// A tree writes a page whose newest operation is not stable.
+    /// A tree writes a page before the page's newest operation is stable.
     PageBeyondStableLog,
-    /// A tree's page that has changed since it was copied counts as written.
+    /// A tree writes a copy of a page. The page then counts as written although it has changed since it was copied.
     DirtiedSinceWritten,
     /// The restart of a tree counts a page as written before it has finished redoing the page.
     RestartTellsWrites,
-    /// The analysis of a tree begins with the first Δ whose TC-LSN is above the redo start, as the paper prints it.
+    /// The analysis of a tree begins at the first Δ record with a TC-LSN above the redo start, as the paper prints it.
     DeltasByStableEnd,
-    /// An entry of the dirty page table keeps the lastLSN that it was made with, as the paper prints it.
+    /// Each entry of the dirty page table keeps its first lastLSN and ignores later updates of the page, as the paper
+    /// prints it.
     LastNotRefreshed,
-    /// Pages of a tree are written in their places, without copies in the double-write file.
+    /// Pages of a tree are written in place, without first copying them to the double-write file.
     NoDoubleWrite,
-    /// Pages of a tree are written in their places before their copies are durable.
+    /// Pages of a tree are written in place before their copies in the double-write file are durable.
     DoubleNotSynced,
-    /// The restart of a tree believes pages that a killed process has written but not synced, and does not write them
-    /// again.
+    /// The restart of a tree trusts pages that a killed process has written but not synced. The restart does not write
+    /// these pages again.
     PagesBelievedUnwritten,
-    /// Redo does not look at the fences of a tree's page: a row that was moved to another page is put into its old
-    /// page.
+    /// Redo ignores the fences of a tree's page, so redo puts a moved row into the row's old page.
     FencesIgnored,
     /// A change of a tree's structure is logged as two records instead of one.
     StructureInTwoRecords,
-    /// A page of a tree fills up. A restart that cuts it under a longer fence then finds no room.
+    /// A tree's page may be filled completely. A restart that redoes a split of the page then has no room for a longer
+    /// high fence, the upper bound of the page's keys.
     NoRoomForFence,
-    /// A page of a tree counts as not in memory while it is read ahead. The copy that was read ahead then replaces one
-    /// that was read and changed in the meantime.
+    /// A page of a tree counts as not in memory while it is read ahead. If the page is changed in the meantime, the
+    /// read-ahead copy replaces the changed copy.
     AheadOverNewer,
-    /// An append takes its number before it reads the epoch that it joins.
+    /// An append takes a number before the append reads the epoch.
     NumberBeforeEpoch,
     /// A restart undoes the compensations of a rollback, as if they were changes.
     CompensationUndone,
-    /// A restart writes pages of a tree before it has made durable the log that it relies on.
+    /// A restart writes pages of a tree before it has made the replayed log durable.
     TreeLogBelievedUnwritten,
-    /// A restart demands numbers above the end of the stable log without a gap.
+    /// A restart refuses gaps between operation numbers even above the end of the stable log.
     NumbersDemandedAboveEosl,
-    /// A life gives operations numbers that an earlier life has given already.
+    /// A life repeats operation numbers of an earlier life.
     NumberReused,
-    /// A checkpoint's cover does not reach back to the first record of the open transactions over a tree.
+    /// The log that a checkpoint preserves does not reach back to the first record of the tree's open transactions.
     CoverWithoutOpen,
     /// The changes to be undone in a tree are forgotten when the restart ends.
     LosersForgotten,
@@ -321,88 +337,94 @@ pub enum Flaw {
     /// Steal mode, Algorithm 1, step 2 as the paper prints it: an update reads its page's tag without the latch, and
     /// changes the page later.
     FlagOutsideLatch,
-    /// Steal mode, Algorithm 1, in the paper's order, step 5 before step 6: the record is appended after the latch is
-    /// released. A crash between the two steps leaves a change in an image that the log does not have.
+    /// Steal mode, Algorithm 1, with step 5 before step 6 as in the paper: the latch is released before the record is
+    /// appended. A crash between the two steps leaves an image with a change that is missing in the log.
     LateAppendSteal,
-    /// Steal mode: the active list is captured before the end mark is appended; restart follows
-    /// Algorithm 3 as printed.
+    /// Steal mode: the list of active transactions is captured before the end mark is appended. Restart follows
+    /// Algorithm 3 as the paper prints it.
     ListRace,
-    /// Steal mode: rollbacks are not compensated and restart is Algorithm 3 as printed, with a
-    /// one-bit image id that is tested within the window only.
+    /// Steal mode: rollbacks are not compensated. Restart is Algorithm 3 as printed in the paper: the image id has one
+    /// bit, and is tested only in the checkpoint window.
     PrintedRule,
-    /// A node takes a block behind a gap.
+    /// A node accepts a block although an earlier block is missing.
     PositionGapAccepted,
-    /// A node takes blocks of a writer that was replaced.
+    /// A node accepts blocks of a replaced writer.
     GenerationUnchecked,
-    /// A ring in the memory of a node that has ended counts as a copy.
+    /// A node has ended. The ring in its memory still counts as a copy of the log.
     DeadRingCounts,
-    /// A ring in a node's memory that a takeover has sealed counts as one that takes blocks.
+    /// A takeover has sealed a ring in a node's memory. The ring still counts as one that accepts blocks.
     ClosedRingCounts,
-    /// A node that lost its memory counts as one that holds the log.
+    /// A node that lost its memory still counts as holding the log.
     AmnesiaCounts,
-    /// With one node left, its reply alone is enough for an acknowledgement, although the tail is not on disk yet.
+    /// Only one node is left. The reply of that node is enough for an acknowledgement, although the disk lacks the
+    /// newest log.
     SoloBeforeFlush,
-    /// Acknowledgements continue by the disk although the arbiter has not answered for longer than the lease.
+    /// The writer still acknowledges what its disk has, although the arbiter has not answered for longer than the
+    /// lease.
     LeaseIgnored,
-    /// A takeover reads the disk before the lease of the last writer is over.
+    /// A takeover reads the disk before the previous writer's lease has ended.
     LeaseNotAwaited,
-    /// Even in a mirror, the writer acknowledges what its own disk has synced.
+    /// The writer acknowledges a block as soon as its disk has synced the block, even in a mode that must wait for
+    /// nodes.
     DiskAcknowledges,
-    /// Acknowledgements rest on nodes before the anchor says so.
+    /// The writer acknowledges log that only nodes hold, although the anchor does not say yet that nodes hold log.
     MirrorBeforeAnchor,
-    /// The view says that everything is on disk before the tail is synced.
+    /// The view says that the whole log is on disk, although the last part of the log is not synced yet.
     DiskBeforeTail,
-    /// The tail's begin is moved up when the disk's copy is written, not when that copy is synced.
+    /// A block that the writer sends to a node should name the stream's synced end on the writer's disk. It names its
+    /// own position instead, although the disk may lack earlier blocks.
     LowAtWrite,
-    /// The rings of the life before are dropped before the anchor names the new one.
+    /// The previous life's rings are dropped before the anchor names the new life.
     RingsRetiredEarly,
-    /// Of the two nodes of a mirror, the node that holds more decides what is acknowledged.
+    /// A mirror has two nodes. The writer acknowledges what one of them holds. Correct: what both hold.
     OneReplyIsEnough,
-    /// Blocks that were sent to a node count as held.
+    /// Blocks sent to a node count as held before the node confirms the blocks.
     SentCounts,
-    /// Blocks that a node held before it lost its memory count for its next start.
+    /// A node was restarted and its memory is empty. The blocks that it held before still count as held.
     HeldByOldStart,
-    /// A node that returns belongs to the mirror before it holds all acknowledged frames.
+    /// A returning node counts as part of the mirror before the node holds all acknowledged frames.
     ReturnsBehind,
     /// A stream moves to nodes that do not hold all its acknowledged frames.
     MovesUnheld,
-    /// A node that is asked to open a ring that it has already empties the ring.
+    /// A node is asked to open a ring that it already has. It empties the ring.
     RingEmptiedAtOpen,
     /// A ring that was found damaged is replaced by an empty one while the view still relies on its contents.
     SpoiledRenewedAtOnce,
-    /// A takeover does not stop nodes from taking blocks of the writer before.
+    /// After a takeover, nodes still accept blocks of the previous writer.
     SealForgotten,
-    /// A takeover accepts a node that was started again, and has an empty memory, as the node that the view names.
+    /// A node of the view was restarted and its memory is empty. A takeover still accepts it as the node in the view.
     EmptyNodeSuffices,
     /// A takeover does not raise the generation.
     GenerationKept,
-    /// A writer that finds another writer's view continues from that view.
+    /// A writer finds a second writer's view, and continues from that view.
     FenceIgnored,
-    /// While the outcome of a change of view is not known, acknowledgements rest on the old view alone.
+    /// While the outcome of a change of view is not known, only the nodes of the old view decide what is acknowledged.
     PendingViewIgnored,
-    /// A change of view whose outcome is not known is given up when the arbiter still has the old view.
+    /// The outcome of a change of view is not known. The writer gives up the change if the arbiter still has the old
+    /// view.
     PendingViewGivenUp,
-    /// The next writer recycles a segment of the writer that it replaced, which may still be alive.
+    /// A writer recycles a segment of the writer that it replaced, although the replaced writer may still be running.
     RecycledUnderNextWriter,
     /// A page of a tree is written when only nodes, and not the disk, hold the log of its operations.
     PageOnMirror,
-    /// An image counts when only nodes, and not the disk, hold the log that it rests on.
+    /// An image counts as complete when only nodes, and not the disk, hold the log that it needs.
     ImageOnMirror,
     /// The anchor vouches for a part of the log that only nodes, and not the disk, hold.
     VouchedOnMirror,
-    /// A block names an epoch as durable although only nodes, and not the disk, hold it.
+    /// A block names an epoch as durable although only nodes, and not the disk, hold the epoch.
     NamedOnMirror,
     /// A block is sealed when it is shipped, and sealed a second time when it is written.
     SealedAnew,
-    /// The part of the log that is given up with a loss is not noted in the anchor.
+    /// The anchor does not record which log was given up as lost.
     LossNotNoted,
-    /// A drain begins where the anchor's voucher ends, although the log has been cut beyond that position.
+    /// A drain copies the nodes' blocks to the disk. It begins at the end of the log that the anchor vouches for,
+    /// although checkpoints have already cut the log beyond that position.
     DrainedFromVouched,
-    /// A takeover asks the nodes of a view for log, although the life of that view has been recovered already.
+    /// A takeover asks the nodes of a view for log, although a restart has already recovered the life of that view.
     OldLifeFetched,
-    /// Before the tail is synced, the anchor says that nodes hold nothing that the disk lacks.
+    /// The anchor says that the disk has all blocks of the nodes, although the last blocks are not synced yet.
     AnchorBeforeTail,
-    /// Steal mode: a commit is acknowledged when its own stream is synced past it.
+    /// Steal mode: a commit is acknowledged when its stream is synced, even if the other streams are not synced.
     NoEpochs,
 }
 
@@ -424,7 +446,7 @@ pub fn armed(flaw: Flaw) -> bool {
     ARMED.with(std::cell::Cell::get) == Some(flaw)
 }
 
-/// Returns false: in a build without the registry no flaw is armed.
+/// Returns false, because no flaw can be armed without the `flaws` feature.
 #[cfg(not(feature = "flaws"))]
 #[inline(always)]
 #[must_use]

@@ -1,15 +1,15 @@
 //! Carry-less multiplication and the field GF(2^64), in plain integer arithmetic.
 //!
-//! A polynomial over GF(2) is a word: bit i is the coefficient of x^i. Addition is XOR. So a product is linear over XOR
-//! in either factor, as XOR-linear digests need.
+//! A word represents a polynomial over GF(2): bit i is the coefficient of x^i. Addition is XOR. So a product is linear
+//! in each factor, which XOR-linear digests need.
 //!
 //! In the *field*, products are taken modulo x^64 + x^4 + x^3 + x + 1, which is irreducible. So the product of two
 //! factors that are not zero is not zero.
 //!
 //! Processors have instructions for the carry-less product (`PCLMULQDQ`, `PMULL`), but calling them needs unsafe code.
-//! Here each factor is split into four words that hold every fourth bit. In the integer product of two such words, at
-//! most sixteen ones are added in one bit position. In the lower half, their carries reach only positions that are
-//! masked out.
+//! Here each factor is split into four words. Each word keeps every fourth bit of the factor and is zero elsewhere. In
+//! the integer product of two such words, at most sixteen ones are added in one bit position. In the lower half, the
+//! carries reach only bits outside the mask.
 //!
 //! # Source
 //! T. Pornin, BearSSL, `ghash_ctmul64`: multiplication "with holes".
@@ -31,11 +31,12 @@ fn product_low(a: u64, b: u64) -> u64 {
     part(z0, 0) | part(z1, 1) | part(z2, 2) | part(z3, 3)
 }
 
-/// Returns the carry-less product of two words: its higher and its lower 64 bits. The highest bit is always zero.
+/// Returns the carry-less product of two words: the higher and the lower 64 bits. The highest bit is always zero.
 #[inline]
 #[must_use]
 pub fn carryless(a: u64, b: u64) -> (u64, u64) {
-    // The product of the reversed factors is the reversed product, one bit further down.
+    // The product of the reversed factors has the coefficients of x^126 to x^63 in its lower half, in this order.
+    // Reversing this half and shifting it by one bit gives the upper half.
     let high = product_low(a.reverse_bits(), b.reverse_bits()).reverse_bits() >> 1;
     debug_assert!(
         high >> 63 == 0,
@@ -74,7 +75,7 @@ mod tests {
             .fold(0, |sum, bit| sum ^ u128::from(a) << bit)
     }
 
-    /// Computes the product of [`multiply`] bit by bit: one step of Horner's scheme for each coefficient.
+    /// Computes [`multiply`] bit by bit: one step of Horner's scheme for each coefficient.
     fn multiply_slow(a: u64, b: u64) -> u64 {
         (0..64).rev().fold(0, |sum: u64, bit| {
             let carry = if sum >> 63 == 1 { 0b1_1011 } else { 0 };
@@ -116,9 +117,9 @@ mod tests {
         }
     }
 
-    /// By Fermat, a^(2^64) = a for all elements of a field of 2^64. The prime factors of 2^64 - 1 are 3, 5, 17, 257,
-    /// 641, 65537 and 6700417. So an element a has full order if a^((2^64 - 1) / p) differs from 1 for each of these
-    /// primes p. An element of full order exists only if the modulus is irreducible.
+    /// By Fermat, a^(2^64) = a for all elements a of a field with 2^64 elements. The prime factors of 2^64 - 1 are 3,
+    /// 5, 17, 257, 641, 65537 and 6700417. So an element a has full order if a^((2^64 - 1) / p) differs from 1 for each
+    /// of these primes p. An element of full order exists only if the modulus is irreducible.
     #[test]
     fn the_modulus_is_irreducible() {
         let power = |base: u64, mut exponent: u64| {

@@ -1,8 +1,8 @@
 //! Ids are newtypes, so that an epoch is never compared with a checkpoint epoch by accident.
 //!
-//! The database has exactly four clocks. The commit epoch [`Epoch`] is the clock of durability and of the order across
-//! streams. The checkpoint epoch [`CkptEpoch`] is a page's tag. The update number [`Useq`] is the order within one
-//! page. The operation's number [`Gsn`] is the order of the operations on a tree.
+//! The database has exactly four clocks. The commit epoch [`Epoch`] measures durability and orders transactions across
+//! streams. The checkpoint epoch [`CkptEpoch`] tags pages. The update number [`Useq`] orders the changes of one page.
+//! The number [`Gsn`] orders the operations on a tree.
 
 use std::fmt;
 
@@ -31,7 +31,8 @@ id!(
     Epoch(u64)
 );
 id!(
-    /// A checkpoint epoch: the number of a sweep. A page is tagged with the checkpoint epoch of its last visit.
+    /// A checkpoint epoch: the number of a sweep. A page is tagged with the checkpoint epoch of the last sweep that
+    /// visited it.
     CkptEpoch(u64)
 );
 id!(
@@ -43,11 +44,11 @@ id!(
     StreamId(u8)
 );
 id!(
-    /// A transaction of steal mode. Numbers are never used twice. They do not imply an order.
+    /// A transaction of steal mode. Ids are never reused. They do not imply an order.
     TxnId(u64)
 );
 id!(
-    /// A byte position in *one* stream, counted from the creation of the database. Positions of
+    /// A byte position in *one* stream. It counts all bytes of the stream since the database was created. Positions of
     /// two streams have no order.
     Pos(u64)
 );
@@ -57,12 +58,12 @@ id!(
     PageId(u32)
 );
 id!(
-    /// The number of an operation on a tree, or of a record of the tree: the LSN of the literature. The numbers begin
-    /// at 1 and are dense over all streams of the log. Zero means "before the first".
+    /// The number of an operation on a tree, or of a record of the tree. The literature calls it the LSN. All streams
+    /// share one sequence of numbers, which begins at 1 and has no gaps. Zero means "before the first".
     Gsn(u64)
 );
 id!(
-    /// A page of a tree, by its place in the tree's file.
+    /// A page of a tree, by its index in the tree's file.
     Pid(u32)
 );
 id!(
@@ -74,7 +75,7 @@ id!(
     TableId(u32)
 );
 id!(
-    /// A virtual partition: one latch over a share of the keys' hashes.
+    /// A virtual partition: a set of keys, chosen by their hashes, with one latch.
     PartitionId(u16)
 );
 
@@ -91,7 +92,7 @@ impl Useq {
         next
     }
 
-    /// Returns the number of updates between `earlier` and `self`, modulo 2^32.
+    /// Returns the number of updates from `earlier` to `self`, modulo 2^32.
     #[must_use]
     pub fn since(self, earlier: Useq) -> u32 {
         self.0.wrapping_sub(earlier.0)
@@ -152,12 +153,12 @@ impl fmt::Display for ImageSlot {
     }
 }
 
-/// The database's identity, in every file it owns.
+/// The identity of a database, stored in each of its files.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Uuid(pub [u8; 16]);
 
 impl Uuid {
-    /// Returns a short form for block headers, which is enough to distinguish the blocks of two databases.
+    /// Returns a short form of the identity for block headers. It is enough to distinguish the blocks of two databases.
     #[must_use]
     pub fn short(&self) -> u64 {
         let mut low = [0; 8];

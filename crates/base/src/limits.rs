@@ -2,24 +2,24 @@
 
 /// Bytes in a page of the heap.
 pub const PAGE_BYTES: usize = 16 * 1024;
-/// The alignment of blocks and of direct I/O, bytes.
+/// The alignment of blocks and of direct I/O, in bytes.
 pub const SECTOR_BYTES: usize = 4096;
-/// The most log streams a database can have.
+/// The maximum number of log streams.
 pub const STREAMS_MAX: u8 = 16;
-/// The most virtual partitions a database can have.
+/// The maximum number of virtual partitions.
 pub const PARTITIONS_MAX: u16 = 256;
-/// Virtual partitions of a new database.
+/// The number of virtual partitions of a new database.
 pub const PARTITIONS_DEFAULT: u16 = 256;
-/// Pages in a chunk of a new database: 2 MiB.
+/// The number of pages in a chunk of a new database. Such a chunk has 2 MiB.
 pub const CHUNK_PAGES_DEFAULT: u16 = 128;
-/// The longest key, bytes.
+/// The maximum length of a key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
-/// The longest value the formats can hold, bytes.
+/// The maximum length of a value in the file formats, in bytes.
 pub const VALUE_BYTES_MAX: usize = 512 * 1024 * 1024;
-/// The longest value accepted unless configured otherwise, bytes.
+/// The default maximum length of a value, in bytes. The configuration can change it.
 pub const VALUE_BYTES_DEFAULT: usize = 64 * 1024 * 1024;
-/// Bytes of one stream that may be written but not yet synced. Restart looks this far beyond the
-/// first gap for evidence that acknowledged data is missing.
+/// The maximum number of written but unsynced bytes of one stream. A restart searches this far beyond the first gap for
+/// evidence that acknowledged data is missing.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 const _: () = {
@@ -35,5 +35,5 @@ const _: () = {
     );
 };
 
-/// The format version of every file. Before 1.0 other versions are refused.
+/// The format version of every file. Until release 1.0, all other versions are refused.
 pub const FORMAT_VERSION: u16 = 3;

@@ -1,6 +1,6 @@
 //! Points in time and spans of time, in the form that people write.
 
-/// Returns a moment given in microseconds since 1970, in UTC; `never` for zero.
+/// Formats microseconds since 1970 as a UTC time. Returns `never` for zero.
 #[must_use]
 pub fn moment(us: u64) -> String {
     if us == 0 {
@@ -36,7 +36,7 @@ pub fn moment(us: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
 }
 
-/// Returns the days from 1970-01-01 to a civil date; `None` for a date that no calendar has, or one before 1970.
+/// Returns the days from 1970-01-01 to a civil date. Returns `None` for an invalid date or a date before 1970.
 fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
     let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let in_month = match month {
@@ -57,7 +57,7 @@ fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
     days.checked_sub(719_468)
 }
 
-/// Takes a number of exactly `len` digits off the front.
+/// Removes a number of exactly `len` digits from the front of `text`.
 fn digits(text: &mut &str, len: usize) -> Option<u64> {
     let (number, rest) = text.split_at_checked(len)?;
     *text = rest;
@@ -65,15 +65,15 @@ fn digits(text: &mut &str, len: usize) -> Option<u64> {
     number.parse().ok().filter(|_| is_number)
 }
 
-/// Takes one of these characters off the front.
+/// Takes the first character off `text` if it is one of `these`. Returns the character, or `None`.
 fn one_of(text: &mut &str, these: &[char]) -> Option<char> {
     let found = text.chars().next().filter(|c| these.contains(c))?;
     *text = &text[found.len_utf8()..];
     Some(found)
 }
 
-/// Returns the microseconds since 1970 of a moment in the form of RFC 3339: the inverse of [`moment`]. A space is
-/// accepted instead of the `T`. Without an offset the moment is in UTC. Digits behind the microseconds are dropped.
+/// Parses an RFC 3339 time and returns its microseconds since 1970: the inverse of [`moment`]. A space is accepted
+/// instead of the `T`. Without an offset the moment is in UTC. Digits after the microseconds are ignored.
 #[must_use]
 pub fn parse_moment(text: &str) -> Option<u64> {
     let mut rest = text;
@@ -117,8 +117,8 @@ pub fn parse_moment(text: &str) -> Option<u64> {
     rest.is_empty().then_some(us)
 }
 
-/// Returns the microseconds of a span of time. It consists of whole numbers with the units `d`, `h`, `min` or `m`, `s`,
-/// `ms` and `us`, the larger units first, each once: `1h30m`, `2d`.
+/// Parses a span of time, such as `1h30m` or `2d`, and returns the microseconds. The units are `d`, `h`, `min` or `m`,
+/// `s`, `ms` and `us`. Each unit occurs at most once, larger units first.
 #[must_use]
 pub fn parse_span(text: &str) -> Option<u64> {
     const DAY: u64 = 86_400_000_000;

@@ -1,4 +1,4 @@
-//! Lossless conversions between integer widths: the crate builds only where `usize` is 64 bits wide.
+//! Conversions between integer widths. They are lossless, because the crate builds only where `usize` is 64 bits wide.
 
 const _: () = assert!(usize::BITS == 64, "Perdura needs a 64-bit machine");
 
@@ -16,7 +16,7 @@ pub const fn to_usize(n: u64) -> usize {
     n as usize
 }
 
-/// Converts a length that a format stores in 32 bits. The caller has refused longer lengths.
+/// Converts a length that a file format stores in 32 bits. The caller has already refused lengths that do not fit.
 ///
 /// # Panics
 /// If `n` does not fit, which is a bug in the caller's check.

@@ -1,4 +1,4 @@
-//! A set of at most 256 partitions, as the 32-byte bitmap that block headers carry.
+//! A set of at most 256 partitions, which block headers store as a 32-byte bitmap.
 
 use crate::PartitionId;
 use crate::limits::PARTITIONS_MAX;
@@ -70,8 +70,8 @@ impl PartitionSet {
         self.words == [0; 4]
     }
 
-    /// Returns the members in ascending order. Every transaction iterates over a set, so the iterator visits the few
-    /// members and not all partitions.
+    /// Returns the members in ascending order. Visits only the members and not all partitions, because every
+    /// transaction iterates over a set.
     pub fn iter(&self) -> impl Iterator<Item = PartitionId> + use<> {
         let mut words = self.words;
         let mut at = 0u16;
@@ -88,7 +88,7 @@ impl PartitionSet {
         })
     }
 
-    /// Returns the bitmap, bit `i` of byte `i / 8` for partition `i`.
+    /// Returns the bitmap. Partition `i` is bit `i % 8` of byte `i / 8`.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 32] {
         let mut out = [0; 32];

@@ -11,23 +11,23 @@ use crate::output;
 #[derive(Debug)]
 pub struct Usage(pub String);
 
-/// The number of damaged objects. The verb has already printed them as data, so only the exit code remains to be set.
+/// The number of damaged objects. The verb has already printed these objects on stdout.
 #[derive(Debug)]
 pub struct Damaged(pub usize);
 
-/// The number of checks that failed. The verb has already printed it.
+/// The number of failed checks. The verb has already printed the failed checks.
 #[derive(Debug)]
 pub struct Violated(pub usize);
 
-/// The number of contradictions in the data of an undamaged database. The verb has already printed them.
+/// The number of contradictions in the data of an undamaged database. The verb has already printed the contradictions.
 #[derive(Debug)]
 pub struct Inconsistent(pub usize);
 
-/// The number of receipts whose writes a database does not have. The verb has already printed them.
+/// The number of receipts whose writes the database does not have. The verb has already printed the receipts.
 #[derive(Debug)]
 pub struct Lost(pub usize);
 
-/// The verb left something out, and has already printed that.
+/// The error of a verb that left something out. The verb has already printed what is missing.
 #[derive(Debug)]
 pub struct Incomplete;
 
@@ -69,7 +69,7 @@ const DAMAGED: u8 = 3;
 const STOPPED: u8 = 4;
 const FENCED: u8 = 5;
 
-/// The object of a verb, which decides the advice for damage.
+/// The kind of object that a verb works on. It decides the advice that follows an error about damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
     /// A database.
@@ -114,8 +114,8 @@ pub fn code(done: anyhow::Result<()>, remedy: Remedy) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Returns the text of an error and its causes, without repetitions. Some errors of files already contain the
-/// system's words, and some begin with the name of their directory.
+/// Returns the text of an error and its causes, without repetitions. The text of a file error may already end with the
+/// text of its cause. It may also begin with the directory that the error's context names.
 fn told_once(error: &anyhow::Error) -> String {
     let mut told = String::new();
     for cause in error.chain() {
@@ -129,14 +129,14 @@ fn told_once(error: &anyhow::Error) -> String {
     told
 }
 
-/// Returns whether the process that reads the output has closed its end.
+/// Returns whether the error says that the reader of the output has closed the pipe.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     let inner = io.and_then(std::io::Error::get_ref);
     inner.is_some_and(|inner| inner.is::<output::ReaderGone>())
 }
 
-/// Returns whether the error is a failed check that the verb has already printed, and no file is damaged.
+/// Returns whether the error is a failed check of undamaged files. The verb has already printed this error.
 fn was_told(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Inconsistent>().is_some() || error.downcast_ref::<Lost>().is_some()
 }

@@ -9,17 +9,17 @@ use perdura_device::{FileDisk, OverlayDisk};
 use perdura_recovery::disks::Disks;
 use perdura_recovery::tree::TreeMeans;
 
-/// The number of threads that read the pages of a tree ahead.
+/// The number of threads that read a tree's pages before the restart needs them.
 const READERS: usize = 32;
 
-/// The means of a tree's restart.
+/// The command-line options for the restart of a tree.
 #[derive(Debug, Clone, Args)]
 pub struct Pool {
-    /// Pages in memory, for a database with a tree.
+    /// Number of pages to keep in memory, for a database with a tree.
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     pub pool_pages: usize,
-    /// The directory for changed pages of a tree that do not fit in memory [default: the data directory]. They are in a
-    /// file without a name, which is removed when the process ends.
+    /// The directory for a tree's changed pages, for which memory has no room [default: the data directory]. The pages
+    /// go to an unnamed file, which vanishes when the process ends.
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
 }
@@ -33,7 +33,7 @@ impl Pool {
         }
     }
 
-    /// Returns the disks, with an overlay over the disk of the tree. Writes go to the overlay and leave the disk
+    /// Returns `disks` with an overlay over the disk that holds the tree. Writes go to the overlay and leave that disk
     /// unchanged.
     pub fn overlay(&self, data: &PathBuf, disks: &Disks) -> Result<Disks> {
         let scratch = FileDisk::at(self.scratch.as_ref().unwrap_or(data));

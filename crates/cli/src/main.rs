@@ -1,7 +1,7 @@
 //! The `perdura` command, with one file for each verb.
 //!
-//! stdout is for data, stderr is for people. Exit codes: 0 done, 1 failed, 2 usage, 3 data damaged, 4 the disk failed
-//! and the database has stopped.
+//! Verbs print data on stdout and messages for people on stderr. Exit codes: 0 done, 1 failed, 2 usage, 3 data damaged,
+//! 4 the disk failed and the database has stopped. Exit code 5: the log or its files no longer belong to this process.
 
 mod exit;
 mod in_memory;
@@ -17,7 +17,7 @@ mod verb;
 
 use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 
-/// A database whose product is recovery, behind the Redis protocol.
+/// A transactional database that speaks the Redis protocol and is built around recovery.
 #[derive(Debug, Parser)]
 #[command(
     name = "perdura",
@@ -114,10 +114,10 @@ mod tests {
 
     use super::Cli;
 
-    /// Values of flags that create a database without a log, or an archive without runs.
+    /// Values of experimental flags. With such a value, a new database has no log, or a new archive has no runs.
     const EXPERIMENTS: [&str; 3] = ["none", "unlogged", "unsorted"];
 
-    /// Returns the flags of a verb, and of the verbs below it, that accept one of these values.
+    /// Returns the flags of a verb and its subcommands that accept a value of [`EXPERIMENTS`].
     fn experiments(verb: &Command) -> Vec<String> {
         let is_one = |arg: &&clap::Arg| {
             let values = arg.get_possible_values();

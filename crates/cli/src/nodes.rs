@@ -1,4 +1,4 @@
-//! The nodes of the settings, reached over TCP.
+//! The nodes that the settings name, reached over TCP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use perdura_server::{TlsAuthClients, TlsFiles};
 use crate::exit::Usage;
 use crate::verb::logd::key;
 
-/// The interval at which a takeover checks for replies.
+/// The pause between a takeover's checks for replies.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 
-/// Returns the nodes that the settings name, for opening a database. `None`: the settings name no nodes.
+/// Returns the nodes that the settings name, for opening a database. Returns `None` if the settings name no nodes.
 pub fn of(settings: &NodeSettings) -> Result<Option<Nodes>> {
     if settings.groups.is_empty() {
         let is_alone = settings.view.is_none()

@@ -1,4 +1,4 @@
-//! A stopped database that is opened for reading.
+//! A stopped database, opened for reading.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,12 +34,12 @@ pub struct Directories {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// The directory of the log, if it is not in the data directory; once for all streams or once
-    /// for each.
+    /// The directory of the log, if it is not in the data directory. Give it once for all streams, or once for each
+    /// stream.
     #[arg(long, value_name = "DIR")]
     pub log_dir: Vec<PathBuf>,
-    /// A directory of the images' pages, if they are not in the data directory; once for each
-    /// disk the images are spread over.
+    /// A directory of the images' pages, if they are not in the data directory. Give it once for each disk that holds
+    /// pages.
     #[arg(long, value_name = "DIR")]
     pub image_dir: Vec<PathBuf>,
 }
@@ -61,11 +61,12 @@ pub struct Offline {
     pub disks: Disks,
     /// The content of the anchor.
     pub anchor: Anchor,
-    /// The faults of the anchor that do not prevent reading it.
+    /// The minor faults of the anchor. The anchor is readable in spite of these faults.
     pub anchor_notes: Vec<String>,
-    /// The data directory, in which the anchor is.
+    /// The data directory. It has the anchor.
     data: PathBuf,
-    /// Accepts calls whose results differ from those in the log. `None`: such calls are refused.
+    /// The permission to accept replayed calls whose results differ from the logged results. `None`: such calls are
+    /// refused.
     pub accept: Option<AcceptDivergence>,
     _locks: Locks,
 }
@@ -74,15 +75,16 @@ impl Offline {
     /// Opens a database read-only.
     ///
     /// # Errors
-    /// Fails for a directory without a database, a database of another version, and one that a server has open.
+    /// Fails for a directory without a database, an unknown version of the database, or a database that a server has
+    /// open.
     pub fn open(directories: &Directories) -> Result<Offline> {
         Offline::opened(directories, Demand::All)
     }
 
-    /// Opens the remains of a database that a restart would refuse.
+    /// Opens a damaged database read-only, even if a restart would refuse the database.
     ///
     /// # Errors
-    /// Fails for a directory without a readable anchor, and one that a server has open.
+    /// Fails without a readable anchor, and if a server has the database open.
     pub fn open_damaged(directories: &Directories) -> Result<Offline> {
         Offline::opened(directories, Demand::Anchor)
     }
@@ -118,17 +120,18 @@ impl Offline {
         })
     }
 
-    /// Returns the shape of its pages.
+    /// Returns the properties fixed at the creation of the database.
     pub fn geometry(&self) -> Geometry {
         self.anchor.geometry
     }
 
-    /// Returns for each stream the position from which on a restart could need the log: where the older image begins.
+    /// Returns, for each stream, the first log position that a restart could need. The older image determines these
+    /// positions.
     pub fn log_begin(&self) -> Vec<Pos> {
         log_begin(&self.anchor)
     }
 
-    /// Scans one stream.
+    /// Scans one stream from a position to its end.
     pub fn scan(&self, stream: StreamId, from: Pos) -> perdura::Result<StreamScan> {
         debug_assert!(
             stream.0 < self.anchor.streams,
@@ -143,8 +146,8 @@ impl Offline {
         )
     }
 
-    /// Returns the positions at which a restart cuts the log. Blocks that are missing on the disks, but that nodes
-    /// may hold, do not count as damage.
+    /// Computes the cut: the part of the log that a restart keeps. Blocks that the disks lack do not count as damage if
+    /// nodes may hold these blocks.
     ///
     /// # Errors
     /// Errors of [`Anchor::decide_cut`].
@@ -153,8 +156,8 @@ impl Offline {
         self.anchor.decide_cut(scans, may_lack)
     }
 
-    /// Returns the methods of these names and the level with this number, if they are legal for this database. Without
-    /// a number, returns the highest legal level.
+    /// Parses restart methods, and checks that this database allows the methods and the restart level. The level `None`
+    /// means the highest allowed level.
     ///
     /// # Errors
     /// Returns [`Usage`] with the reason.
@@ -170,13 +173,14 @@ impl Offline {
         Ok((methods, level))
     }
 
-    /// Restarts in memory with the default methods and level. Changes nothing on the disks. Also returns the digest.
+    /// Restarts in memory with the default methods and level, without changing the disks. Returns the restarted
+    /// database and its digest.
     pub fn restart(&self, pool: &Pool) -> Result<(Restarted, String)> {
         let (methods, level) = self.way("auto", None)?;
         self.restart_by(&methods, &Schedule::new(level, threads_or_cores(0)), pool)
     }
 
-    /// Restarts in memory with the given methods and schedule.
+    /// Restarts in memory with the given methods and schedule. Returns the restarted database and its digest.
     pub fn restart_by(
         &self,
         methods: &Methods,
@@ -210,7 +214,8 @@ impl Offline {
         }
     }
 
-    /// Returns the same options with an overlay over the disks, if the restart writes some pages in place.
+    /// Returns the options of a restart in memory by these methods. If the restart writes pages in place, its writes go
+    /// to an overlay over the disks.
     pub fn overlaid_options(
         &self,
         methods: &Methods,
@@ -226,8 +231,8 @@ impl Offline {
     }
 }
 
-/// Returns the number of rows and the digest. In a database of interleaved transactions, the rows are the taken
-/// slots, because no index counts them.
+/// Returns the number of rows and the digest. A database of interleaved transactions has no index that counts its rows.
+/// Its taken slots are counted instead.
 pub fn described(restarted: &Restarted) -> perdura::Result<(u64, String)> {
     let heap = &restarted.heap;
     if restarted.record.scheme.has_tables() {
@@ -237,7 +242,7 @@ pub fn described(restarted: &Restarted) -> perdura::Result<(u64, String)> {
     Ok((taken_slots(heap), perdura_steal::digest(heap)))
 }
 
-/// Returns the number of taken slots: the rows of a database in which no index counts them.
+/// Returns the number of taken slots. If no index counts the rows of the database, this is the number of rows.
 pub fn taken_slots(heap: &Heap) -> u64 {
     let of_page = |page: &[u8]| match (layout::kind(page), layout::class(page)) {
         (Some(PageKind::Slotted), Some(class)) => to_u64(layout::taken_count(page, class)),
@@ -252,7 +257,7 @@ pub fn taken_slots(heap: &Heap) -> u64 {
     .sum()
 }
 
-/// Returns the number of threads. `0` means one for each core.
+/// Returns `threads`, or the number of cores for `0`.
 pub fn threads_or_cores(threads: usize) -> usize {
     match threads {
         0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -260,7 +265,7 @@ pub fn threads_or_cores(threads: usize) -> usize {
     }
 }
 
-/// Returns the number of threads of a restore. `0` means [`THREADS_A_CORE`] for each core.
+/// Returns `threads`, or for `0` the default of a restore: [`THREADS_A_CORE`] for each core.
 pub fn restore_threads(threads: usize) -> usize {
     match threads {
         0 => THREADS_A_CORE * threads_or_cores(0),
@@ -279,7 +284,7 @@ pub fn hex(digest: u64) -> String {
     format!("{digest:016x}")
 }
 
-/// Returns an error of opening a database. Adds advice if a server has the database open.
+/// Converts an error of opening a database. Adds advice if a server has the database open.
 fn stopped(error: Error) -> anyhow::Error {
     match error {
         locked @ Error::Locked { .. } => anyhow::Error::new(locked)
@@ -288,10 +293,10 @@ fn stopped(error: Error) -> anyhow::Error {
     }
 }
 
-/// Returns the anchor of the database in these directories. `None`: no database exists yet.
+/// Returns the anchor of the database in these directories. Returns `None` if no database exists yet.
 ///
 /// # Errors
-/// Errors of [`find`]: a directory of other files, a database whose anchor is missing or damaged.
+/// Errors of [`find`]: the directory has foreign files, or the database's anchor is missing or damaged.
 pub fn look(paths: &Paths) -> Result<Option<Anchor>> {
     if !paths.data.is_dir() {
         return Ok(None);
@@ -303,7 +308,7 @@ pub fn look(paths: &Paths) -> Result<Option<Anchor>> {
     Ok(found.map(|(_, anchor, _)| anchor))
 }
 
-/// Returns the anchor of the database in a directory. `None`: there is no anchor, or it cannot be read.
+/// Returns the anchor of the database in a directory. Returns `None` if there is no readable anchor.
 pub fn peek(dir: &Path) -> Option<Anchor> {
     read_anchor(&ReadDisk::open(dir)).ok().flatten()
 }

@@ -1,9 +1,8 @@
 //! The output of all verbs. Data goes to stdout, as text or one JSON object. Messages for people go to stderr, or to
-//! the log of a verb that has one.
+//! the verb's log if it has one.
 //!
-//! A failed write to stdout or stderr never causes a panic, as it would with the macros of the standard library. If
-//! stdout accepts nothing, the verb fails. If stderr accepts nothing, messages are lost and the verb continues,
-//! because its work has priority.
+//! A failed write to stdout or stderr never causes a panic, unlike with the macros of the standard library. If stdout
+//! accepts nothing, the verb fails. If stderr accepts nothing, messages are lost and the verb continues.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,12 +13,12 @@ use perdura_server::ServerOptions;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
-/// The longest time for which a message to stderr waits for a reader.
+/// The longest time that a message to stderr waits for a reader.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A pipe that is ready for writing accepts at least this many bytes.
+/// The number of bytes that a pipe accepts without blocking when it is ready for writing.
 const PIPE_BYTES: usize = 4096;
 
-/// The error when the reader of stdout has closed its end because it needs no more output.
+/// The error of a write to stdout after its reader has closed the pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReaderGone;
 
@@ -31,7 +30,7 @@ impl std::fmt::Display for ReaderGone {
 
 impl std::error::Error for ReaderGone {}
 
-/// Stdout. An error of a write names it.
+/// The standard output. The text of a write error names stdout.
 #[derive(Debug, Clone, Copy)]
 pub struct Stdout;
 
@@ -74,12 +73,12 @@ pub fn text(text: &str) -> Result<()> {
     bytes_as_they_are(text.as_bytes())
 }
 
-/// Begins the log of a long-running verb.
+/// Begins the operator's log of a long-running verb.
 pub fn start_log(options: &ServerOptions) -> Result<()> {
     perdura_logging::start(options.log_level, options.log_format).context("starting the log")
 }
 
-/// Reports why the verb fails: in the log if the log is running, otherwise on stderr.
+/// Reports why the verb fails. The text goes to the operator's log if it is running, otherwise to stderr.
 pub fn error(text: &str) {
     match perdura_logging::is_running() {
         true => tracing::error!(target: "cli", "{text}"),
@@ -87,7 +86,8 @@ pub fn error(text: &str) {
     }
 }
 
-/// Warns the operator while the verb continues: in the log if the log is running, otherwise on stderr.
+/// Reports a problem that does not end the verb. The text goes to the operator's log if it is running, otherwise to
+/// stderr.
 pub fn warning(text: &str) {
     match perdura_logging::is_running() {
         true => tracing::warn!(target: "cli", "{text}"),
@@ -95,7 +95,7 @@ pub fn warning(text: &str) {
     }
 }
 
-/// Prints lines on stderr. They are lost if stderr accepts nothing.
+/// Prints lines on stderr. The lines are lost if stderr accepts nothing.
 pub fn note(text: &str) {
     put_on_stderr(&format!("{}\n", shown(text)), PATIENCE);
 }
@@ -105,14 +105,13 @@ pub fn has_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Shows the progress of the verb on a terminal, in place of the previous progress line. Does not wait if the
-/// terminal has been stopped.
+/// Replaces the progress line on the terminal. Does not wait if the terminal accepts nothing.
 pub fn progress(text: &str) {
     put_on_stderr(&format!("\r{text}"), Duration::ZERO);
 }
 
-/// Writes as much to stderr as it accepts. Waits for a reader at most `patience`. Once a text has found no reader in
-/// this time, no later text waits.
+/// Writes a text to stderr in pieces. Waits at most `patience` for each piece, and drops the rest of the text if stderr
+/// is still full. After such a wait, pieces are tried without a wait until stderr accepts one.
 fn put_on_stderr(text: &str, patience: Duration) {
     static UNREAD: AtomicBool = AtomicBool::new(false);
     let stderr = io::stderr();
@@ -153,8 +152,8 @@ pub fn shown(text: &str) -> String {
     out
 }
 
-/// Returns bytes as text for people. Printable ASCII is unchanged, other bytes are escaped, and everything behind
-/// `longest` bytes is cut.
+/// Returns bytes as text for people. Printable ASCII is unchanged, and other bytes are escaped. If there are more than
+/// `longest` bytes, `...` replaces the rest.
 pub fn bytes(bytes: &[u8], longest: usize) -> String {
     let shown = &bytes[..bytes.len().min(longest)];
     let more = if shown.len() < bytes.len() { "..." } else { "" };

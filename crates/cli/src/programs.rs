@@ -1,5 +1,5 @@
-//! The procedures that this command contains: those of the workloads that it measures. A log with calls of other
-//! procedures can only be replayed by the program that made them.
+//! The procedures in this command: the procedures of the benchmark workloads. If a log has calls of other procedures,
+//! only a program with those procedures can replay the log.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use perdura_base::limits::VALUE_BYTES_MAX;
 use perdura_recovery::ordered::OrderedPlayer;
 use perdura_workloads::{tpcc, voter};
 
-/// Returns the procedures for a replay. They are not added to a database's catalog.
+/// Returns the procedures for a replay. The replay does not add them to the database's catalog.
 pub fn replayed() -> TypedOptions {
     let programs = voter::bench::declare(tpcc::bench::declare(Db::builder("")));
     TypedOptions {

@@ -1,7 +1,7 @@
 //! A read-only disk, for verbs that must not change anything.
 //!
-//! It opens files without write permission, so these verbs also work on a read-only mount, and a bug
-//! in them cannot damage the data.
+//! [`ReadDisk`] opens files without write permission. So these verbs also work on a read-only mount, and their bugs
+//! cannot damage the data.
 
 use std::any::Any;
 use std::fs::{self, OpenOptions, TryLockError};
@@ -15,7 +15,7 @@ use perdura_base::num::to_u64;
 use perdura_base::{Error, Result};
 use perdura_device::{Access, ReadDir, ReadFile, ReadOnly, open_regular, read_ahead};
 
-/// The longest wait for the lock of a server that may just have been killed.
+/// The longest wait for a lock. A server may hold the lock for some time after a kill.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// The pause between two attempts to take the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
@@ -27,7 +27,7 @@ pub struct ReadDisk {
 }
 
 impl ReadDisk {
-    /// Returns the disk below `root`, which is not created.
+    /// Returns the disk below `root`. Does not create `root`.
     pub fn open(root: &Path) -> ReadOnly<ReadDisk> {
         ReadOnly(ReadDisk {
             root: root.to_owned(),
@@ -98,9 +98,9 @@ impl ReadDir for ReadDisk {
         names().map_err(|source| Error::io("list", full.display().to_string(), source))
     }
 
-    /// Takes the lock shared with other readers. A running server has it exclusively, and a killed server keeps it
-    /// until its last write has landed. If the lock file does not exist, no process can have the lock, and no lock
-    /// file is created.
+    /// Takes the lock in shared mode, so that other readers can take it too. A running server holds it exclusively, and
+    /// a killed server holds it until its last write has ended. If the lock file does not exist, no process holds the
+    /// lock, and this function creates no file.
     fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
         let full = self.full(path);
         let named = |source| Error::io("lock", full.display().to_string(), source);
@@ -112,8 +112,8 @@ impl ReadDir for ReadDisk {
         Ok(Box::new(self.share(&full, file)?))
     }
 
-    /// Takes the lock of an existing file or directory, shared with other readers. `None`: the file system cannot
-    /// lock directories.
+    /// Takes the lock of an existing file or directory in shared mode. Returns `None` if the file system cannot lock
+    /// directories.
     fn lock_present(&self, path: &str) -> Result<Option<Box<dyn Any + Send + Sync>>> {
         let full = self.full(path);
         let named = |source| Error::io("lock", full.display().to_string(), source);
@@ -147,7 +147,7 @@ fn is_unsupported(errno: i32) -> bool {
 
 /// An open file.
 pub struct OpenFile {
-    /// The path relative to the disk's root, as in the names of the engine's files.
+    /// The path relative to the disk's root.
     path: String,
     name: String,
     cached: fs::File,

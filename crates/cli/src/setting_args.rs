@@ -1,4 +1,4 @@
-//! Command-line flags that are made from the table of settings, for verbs that accept some of the settings.
+//! Command-line flags for the verbs that accept settings. The flags are generated from the table of settings.
 
 use std::ffi::{OsStr, OsString};
 
@@ -11,7 +11,7 @@ use perdura_server::settings::{Group, Setting, Settings, Source};
 
 use crate::exit::Usage;
 
-/// The settings that were given on the command line.
+/// The settings given on the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Given(Vec<(&'static Setting, Vec<String>)>);
 
@@ -47,8 +47,8 @@ fn hint(kind: Kind) -> &'static str {
     }
 }
 
-/// Returns the command line with every `--name yes` and `--name no` of a yes-or-no setting joined by `=`. Such a flag
-/// may also stand without a value, so the parser would take a separate `yes` for another argument.
+/// Joins `--name yes` into `--name=yes` and `--name no` into `--name=no` in a command line, for every yes-or-no
+/// setting. The value of such a flag is optional, so the parser would not take a separate `yes` as the value.
 pub fn joined(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut out: Vec<OsString> = Vec::new();
     let mut is_over = false;
@@ -163,19 +163,21 @@ flags!(
 );
 
 flags!(
-    /// The settings with which a database is opened to be read. The verb has the directory.
+    /// The settings that apply when a database is opened for reading. The verb itself defines the flag for the
+    /// directory.
     ReaderArgs,
     |row| ["log-dir", "image-dir", "maxmemory", "restart-level", "threads"].contains(&row.name)
 );
 
 flags!(
-    /// The settings with which a database is opened, and those that a new one gets. The verb has the directory.
+    /// The settings that apply when a database is opened or created. The verb itself defines the flag for the
+    /// directory.
     DatabaseArgs,
     |row| row.group == Group::Database && row.name != "data"
 );
 
 flags!(
-    /// The protection of a node of the mirrored log, and its log on stderr.
+    /// The settings for a node of the mirrored log: the protection of connections, and the operator's log.
     NodeArgs,
     |row| {
         let tls = row.name.starts_with("tls-");
@@ -184,13 +186,13 @@ flags!(
 );
 
 flags!(
-    /// The form of the log on stderr.
+    /// The settings of the operator's log on stderr.
     LogArgs,
     is_of_log
 );
 
 flags!(
-    /// The protection of connections to nodes of the mirrored log.
+    /// The settings that protect connections to nodes of the mirrored log.
     NodeClientArgs,
     |row| ["tls-cert-file", "tls-key-file", "tls-ca-cert-file"].contains(&row.name)
 );

@@ -1,20 +1,20 @@
-//! The table of signals that by default end or stop a process, with the action that each kind of process takes
+//! The table of signals that by default end or stop a process. It says what each kind of `perdura` process does
 //! instead.
 //!
-//! An ignored signal of [`TABLE`] gets a handler that does nothing. Programs that this process runs do not inherit a
-//! handler, as they would inherit the disposition "ignore". SIGTERM and similar signals are handled where they have
-//! an effect: `perdura_server::serve` and `perdura_logd::serve`.
+//! An ignored signal of [`TABLE`] gets a handler that does nothing. A child process does not inherit a handler, but it
+//! would inherit the disposition "ignore". `perdura_server::serve` and `perdura_logd::serve` handle the signals that
+//! have an effect, such as SIGTERM.
 
 use std::sync::Arc;
 
 use signal_hook::consts::signal as s;
 
-/// The action of a process on a signal.
+/// The reaction of a process to a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Does {
     /// The process ignores the signal.
     Ignores,
-    /// The process ends or stops, as by default.
+    /// The default of the signal: the process ends or stops.
     Usual,
     /// The process ends cleanly.
     Ends,
@@ -34,7 +34,7 @@ impl Does {
     }
 }
 
-/// A signal, with the action of each kind of process.
+/// A signal, and the reaction of each kind of process to it.
 #[derive(Debug)]
 pub struct Row {
     /// The signal's number.
@@ -65,8 +65,8 @@ const fn row(name: &'static str, number: i32, does: [Does; 4]) -> Row {
 
 use Does::{Ends, Ignores, Reloads, Usual};
 
-/// All signals that can be caught and that by default end or stop a process. Signals of a fault in the program
-/// (SIGSEGV, SIGABRT and similar ones) and the real-time signals keep their default.
+/// All catchable signals that end or stop a process by default. Two groups are left out and keep the default: the
+/// real-time signals, and signals of a fault in the program, such as SIGSEGV and SIGABRT.
 pub const TABLE: &[Row] = &[
     row("SIGTERM", s::SIGTERM, [Ends, Ends, Usual, Usual]),
     row("SIGINT", s::SIGINT, [Ends, Ends, Usual, Usual]),
@@ -88,8 +88,8 @@ pub const TABLE: &[Row] = &[
     row("SIGTTOU", s::SIGTTOU, [Usual; 4]),
 ];
 
-/// Ignores all signals for which `of` returns [`Does::Ignores`]. SIGPIPE has been ignored since the start of the
-/// program.
+/// Ignores a signal if `of` returns [`Does::Ignores`] for the signal's row. Leaves SIGPIPE alone, because a Rust
+/// program ignores SIGPIPE from the start.
 ///
 /// # Errors
 /// Returns the system's error, with the name of the signal.

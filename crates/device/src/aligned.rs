@@ -1,5 +1,5 @@
-//! A byte buffer whose start is aligned for direct I/O. It needs no unsafe code: it allocates one sector more than
-//! needed and starts at the first aligned byte.
+//! A byte buffer with an aligned start, for direct I/O. The buffer needs no unsafe code: it allocates one sector more
+//! than needed and starts at the first aligned byte.
 
 use std::ops::{Deref, DerefMut};
 
@@ -37,7 +37,7 @@ impl AlignedBuf {
         }
     }
 
-    /// Returns an empty buffer with a capacity of `room` bytes. Its memory is touched only when it is used.
+    /// Returns an empty buffer with a capacity of `room` bytes. Memory is touched only when bytes are written to it.
     #[must_use]
     pub fn with_room(room: usize) -> Self {
         let mut raw: Vec<u8> = Vec::with_capacity(room + SECTOR_BYTES);

@@ -5,16 +5,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A source of time.
 pub trait Clock: Send + Sync + 'static {
-    /// Returns the wall clock, microseconds since the Unix epoch. It may jump in either direction. It is used only
-    /// for time stamps in files and for expiry, never to order events.
+    /// Returns the wall clock, microseconds since the Unix epoch. The wall clock may jump forward or back. It is used
+    /// only for time stamps in files and for expiry, never to order events.
     fn wall_us(&self) -> u64;
 
     /// Returns the monotone clock, nanoseconds since some fixed time. It never decreases. It also counts while the
     /// machine is suspended, because leases must expire then: other machines were not suspended.
     fn mono_ns(&self) -> u64;
 
-    /// Returns the number of page faults of the process so far; 0 if they are not counted. Page faults take a part of
-    /// the process's time.
+    /// Returns the number of page faults of the process so far, or 0 if they are not counted. Each page fault takes
+    /// some of the process's time.
     fn page_faults(&self) -> u64 {
         0
     }
@@ -27,7 +27,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// Returns a clock whose monotone time starts now.
+    /// Returns a clock with monotone time 0 now.
     #[must_use]
     pub fn new() -> Self {
         SystemClock {
@@ -60,7 +60,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Returns the nanoseconds since the machine was started, including those in which it was suspended.
+/// Returns the nanoseconds since the machine was started. Time in suspension counts too.
 fn since_boot_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -85,7 +85,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// Returns a clock whose wall clock is `wall_us` and whose monotone clock is 0.
+    /// Returns a clock with the wall time `wall_us` and the monotone time 0.
     #[must_use]
     pub fn at(wall_us: u64) -> Self {
         ManualClock {
@@ -94,14 +94,14 @@ impl ManualClock {
         }
     }
 
-    /// Moves both clocks forward by the same time.
+    /// Moves the wall clock and the monotone clock forward by `us`.
     pub fn advance_us(&self, us: u64) {
         self.wall_us.fetch_add(us, Ordering::Relaxed);
         self.mono_ns
             .fetch_add(us.saturating_mul(1000), Ordering::Relaxed);
     }
 
-    /// Sets the wall clock. It may jump in either direction.
+    /// Sets the wall clock. The new time may be earlier or later.
     pub fn set_wall_us(&self, us: u64) {
         self.wall_us.store(us, Ordering::Relaxed);
     }

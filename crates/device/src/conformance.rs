@@ -1,4 +1,4 @@
-//! Conformance tests for every implementation of [`Disk`] or [`Clock`], in this crate or another.
+//! Conformance tests for every implementation of [`Disk`] or [`Clock`], in any crate.
 //!
 //! # Panics
 //! Each function panics at the first check that fails.
@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(disk.log_way().map(|found| found.way), Some(LogWay::Ring));
     }
 
-    /// After the lock file was removed, another process could make a new one and lock it. The lock of the directory
+    /// If the lock file is removed, another process could make a new lock file and lock it. The lock of the directory
     /// prevents that.
     #[test]
     fn a_removed_lock_file_leaves_the_directory_locked() {

@@ -2,11 +2,11 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The limit that is reported if the system has none. No process has that many descriptors.
+/// The reported limit if the system has no limit. No process has that many descriptors.
 const MANY: u64 = 1 << 30;
 
-/// Raises the limit of descriptors as far as the system allows without privileges. Returns the limit that is then in
-/// force. Many systems start processes with a soft limit of 1,024 and a much higher hard limit.
+/// Raises the limit of descriptors to the maximum that needs no privileges. Returns the new limit. Many systems start
+/// processes with a soft limit of 1,024 and a much higher hard limit.
 #[must_use]
 pub fn raise_limit() -> u64 {
     let (before, hard) = (limit(), getrlimit(Resource::Nofile).maximum);
@@ -27,7 +27,7 @@ pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(MANY)
 }
 
-/// Returns the number of descriptors that are open now, or 0 if the system does not report it.
+/// Returns the number of open descriptors. 0: the system does not report the number.
 #[must_use]
 pub fn open_count() -> u64 {
     // Reading the directory itself uses one descriptor.

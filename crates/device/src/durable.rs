@@ -1,20 +1,19 @@
-//! Durable writes that complete after the call that begins them.
+//! Durable writes in two steps: a call begins a write, and a later call collects the completion.
 //!
-//! A [`DurableQueue`] takes writes and later reports, in any order, which of them are durable. The caller gives the
-//! buffers of a write to the queue and gets them back with the completion. So no buffer can change while the device
-//! reads it.
+//! A [`DurableQueue`] takes writes. Later it reports their completions, in any order. The caller gives the buffers of a
+//! write to the queue and gets them back with the completion. So no buffer can change while the device reads it.
 //!
 //! | queue | its writes are made durable |
 //! |---|---|
 //! | [`WaitQueue`] | by a thread that waits for them |
-//! | the ring of [`FileDisk`](crate::FileDisk) | by the kernel, while no thread waits (`ring`) |
+//! | the ring of [`FileDisk`](crate::FileDisk) | by the kernel, while no thread waits: see module `ring` |
 //! | the queue of [`SimDisk`](crate::SimDisk) | when the seed decides: late, out of order, or with an error |
 //!
 //! # Contract
-//! * A completion with `Ok` means that the whole range of *its* write is durable. It does not mean that earlier
-//!   writes of the same file are: they may still be in flight or fail.
-//! * A failed write may have changed any part of its range until its completion. A completed write changes nothing
-//!   afterwards.
+//! * A completion with `Ok` means that the whole range of *its* write is durable. Earlier writes of the file may still
+//!   be in flight, or fail.
+//! * A failed write may change any part of its range until the completion. After its completion, no write changes
+//!   anything.
 //! * Dropping a queue waits for the writes in flight.
 
 use std::collections::VecDeque;
@@ -32,7 +31,7 @@ use crate::{AlignedBuf, File, Through};
 pub struct Part {
     /// The buffer.
     pub buf: AlignedBuf,
-    /// The number of bytes of the buffer that are written, a multiple of [`SECTOR_BYTES`].
+    /// Count of the bytes to write. It is a multiple of [`SECTOR_BYTES`].
     pub len: usize,
 }
 
@@ -48,19 +47,19 @@ impl Part {
     }
 }
 
-/// A durable write. Its parts are written to the file one after the other, from `offset` on.
+/// A durable write. The parts are written to the file in sequence, from `offset` on.
 pub struct DurableWrite {
-    /// A number that the caller chooses. The completion of the write has the same number.
+    /// A number that the caller chooses. The completion repeats the number.
     pub token: u64,
     /// The file.
     pub file: Arc<dyn File>,
-    /// The position of the first part in the file, bytes.
+    /// The offset of the first part in the file, in bytes.
     pub offset: u64,
     /// The bytes to write, in at most [`PARTS_MAX`] parts.
     pub parts: Vec<Part>,
 }
 
-/// The most parts of a write.
+/// The maximum number of parts in a write.
 pub const PARTS_MAX: usize = 64;
 
 impl DurableWrite {
@@ -84,7 +83,7 @@ pub struct Completed {
 
 /// A queue that takes durable writes and reports their completion.
 pub trait DurableQueue: Send + Sync {
-    /// Returns the most writes that may be in flight. The caller must not submit more.
+    /// Returns the maximum number of writes in flight. The caller must not submit more.
     fn depth(&self) -> usize;
 
     /// Begins a write. If it fails, its completion has the error.
@@ -94,7 +93,7 @@ pub trait DurableQueue: Send + Sync {
     fn collect(&self, done: &mut Vec<Completed>);
 
     /// Waits until a write has completed or no write is in flight. At most one thread calls this at a time, and no
-    /// other thread collects during the call.
+    /// other thread calls [`collect`](Self::collect) during the call.
     fn wait(&self);
 
     /// Returns a descriptor that is readable while a completed write has not been collected. `None`: writes complete
@@ -102,7 +101,7 @@ pub trait DurableQueue: Send + Sync {
     fn ready(&self) -> Option<BorrowedFd<'_>>;
 }
 
-/// A queue whose writes are made, one after the other, by the thread that waits for them.
+/// A queue that writes in the waiting thread, one write at a time.
 pub struct WaitQueue {
     through: Through,
     pending: Mutex<VecDeque<DurableWrite>>,
@@ -110,7 +109,7 @@ pub struct WaitQueue {
 }
 
 impl WaitQueue {
-    /// Returns a queue whose writes become durable by `through`.
+    /// Returns a queue. `through` makes its writes durable.
     #[must_use]
     pub fn new(through: Through) -> WaitQueue {
         WaitQueue {

@@ -2,9 +2,9 @@
 //!
 //! A file opened for direct I/O has two descriptors: a direct one, which bypasses the cache, and a buffered one. An
 //! access uses the direct one if its offset, length and address are multiples of a sector. Otherwise it uses the
-//! buffered one. The kernel keeps both coherent. Both are opened together, because the path may lead to another file
-//! later. File systems without direct I/O refuse it with `EINVAL`, some of them only at the first access. In both
-//! cases the file uses only the cache, and [`File::is_direct`] returns `false`.
+//! buffered one. The kernel keeps the two coherent. The disk opens both descriptors together, because the path may
+//! later lead to another file. File systems without direct I/O refuse it with `EINVAL`, some only at the first access.
+//! Whenever that happens, the file uses only the cache from then on, and [`File::is_direct`] returns `false`.
 //!
 //! # Invariants
 //!
@@ -48,9 +48,9 @@ pub struct FileDisk {
     root: PathBuf,
     /// The setting that says how the log's writes become durable.
     log_io: LogIo,
-    /// The method that was chosen when the first queue was made, and the reason.
+    /// The method and the reason for the choice. The first queue makes the choice.
     way: OnceLock<LogWayReport>,
-    /// The locks that writes in flight keep.
+    /// The locks that must stay held while writes are in flight.
     locks: Mutex<Vec<Weak<OwnedFd>>>,
     dirs: OpenDirs,
 }
@@ -123,7 +123,7 @@ impl FileDisk {
         Ok(Arc::new(RealFile::new(path, full, buffered, around)))
     }
 
-    /// Creates `dir` and its missing parents. Each is made durable in its parent.
+    /// Creates `dir` and its missing parents. Makes the name of each created directory durable.
     fn make_durable_dir(&self, dir: &Path) -> Result<()> {
         if dir.is_dir() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! A folder of another disk, used as a separate disk.
+//! A folder of a disk, used as a separate disk.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use perdura_base::Result;
 use crate::path::{check_dir, check_file};
 use crate::{Access, Disk, DurableQueue, File, FileId, Locks, LogWayReport};
 
-/// A disk whose root is a folder of another disk. The path of a file in messages is its path on the other disk.
+/// A folder of a parent disk, used as a disk. Messages name files by paths on the parent disk.
 pub struct Folder {
     disk: Arc<dyn Disk>,
     root: String,

@@ -1,7 +1,7 @@
 //! Recognizes directories on file systems in memory, where a sync makes nothing durable.
 //!
-//! The database treats a log on such a file system as durable, but the log is lost when the power fails. That is
-//! useful for tests. Otherwise it is a mistake that must be reported.
+//! The database treats a log in memory as durable, but the log is lost when the power fails. That is useful for tests.
+//! Otherwise it is a mistake that must be reported.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,8 +14,8 @@ const TMPFS: u64 = 0x0102_1994;
 const RAMFS: u64 = 0x8584_58f6;
 const OVERLAY: u64 = 0x794c_7630;
 
-/// Returns the name of the memory file system that a directory is on. `None`: the directory is on another file
-/// system, or the system does not say.
+/// Returns the name of the memory file system that a directory is on. `None`: the directory is not in memory, or the
+/// system does not say.
 #[must_use]
 pub fn in_memory(dir: &Path) -> Option<&'static str> {
     match kind(dir)? {
@@ -41,8 +41,8 @@ fn kind(dir: &Path) -> Option<u64> {
     Some(u64::from_ne_bytes(found.to_ne_bytes()) & 0xffff_ffff)
 }
 
-/// Returns the directory to which the overlay with this device number writes. `mounts` is the text of the system's
-/// list of mounts.
+/// Returns the directory that stores the changes of an overlay file system. `device` is the file system's device
+/// number. `mounts` is the text of the system's list of mounts.
 fn upper_dir(mounts: &str, device: &str) -> Option<PathBuf> {
     let is_device = |line: &&str| line.split(' ').nth(2) == Some(device);
     let line = mounts.lines().find(is_device)?;

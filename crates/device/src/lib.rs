@@ -1,8 +1,8 @@
 //! Disks and clocks: the traits for all I/O of the core.
 //!
-//! The engine does all its I/O and reads all clocks by [`Disk`], [`File`] and [`Clock`]. They are trait objects, so
-//! the same machine code runs in production and in the simulator. One virtual call per I/O is negligible compared
-//! with a system call, and hot paths in memory make no such calls.
+//! The engine does all its I/O and reads all clocks by [`Disk`], [`File`] and [`Clock`]. These are trait objects, so
+//! production and the simulator run the same machine code. One virtual call per I/O is negligible compared with a
+//! system call. Hot paths in memory do not make these calls.
 //!
 //! | implementation | purpose |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | [`SimDisk`] | memory that fails like disks: power cuts, torn and lost writes, rot |
 //! | [`ReadOnly`] | a view of a disk that refuses every change |
 //! | [`Folder`] | a folder of another disk |
-//! | [`OverlayDisk`] | writes the changes of another disk to a scratch file, and leaves that disk unchanged |
+//! | [`OverlayDisk`] | another disk, which stays unchanged: all changes go to a scratch file |
 //!
 //! # Contract
 //!
@@ -20,10 +20,10 @@
 //! * A write becomes durable only when a later [`File::sync`] of the file returns `Ok`. The name of a file becomes
 //!   durable only when a later [`Disk::sync_dir`] of its directory returns `Ok`.
 //! * [`Disk::rename`] replaces an existing target, [`Disk::publish`] never does. If several threads or processes
-//!   publish the same name, exactly one succeeds.
-//! * A durable write makes only its own range durable. It has done so when it has returned or completed with `Ok`:
-//!   see [`durable`].
-//! * After a failed sync it is unknown which writes since the last successful one are durable. The caller must treat
+//!   publish one name, exactly one succeeds.
+//! * A durable write makes only its own range durable. The range is durable when the write has returned or completed
+//!   with `Ok`: see [`durable`].
+//! * After a failed sync it is unknown which writes since the last successful sync are durable. The caller must treat
 //!   the file as failed from then on, and must not sync it again.
 //! * [`File::read_at`] returns fewer bytes than requested only at the end of the file.
 
@@ -74,7 +74,7 @@ pub enum Access {
     Direct,
 }
 
-/// The method by which a thread makes its write durable.
+/// The method for making a thread's write durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Through {
     /// A write and then a sync of the file.
@@ -83,7 +83,7 @@ pub enum Through {
     Dsync,
 }
 
-/// The identity of a file. No two open files have the same one.
+/// The identity of a file. Two files never have the same identity while both are open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileId {
     /// The number of the file system.
@@ -110,14 +110,14 @@ pub trait Disk: Send + Sync + 'static {
     /// Creates a directory and its missing parents. Succeeds if the directory exists.
     fn make_dir(&self, dir: &str) -> Result<()>;
 
-    /// Renames a file of the disk. Replaces an existing target. Files that are open stay usable, and their messages
-    /// keep the old path.
+    /// Renames a file of the disk. Replaces an existing target. Open files stay usable, and messages about them keep
+    /// the old path.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
 
-    /// Gives a file of the disk another name, like [`rename`](Self::rename), but never replaces a target. If the
-    /// target exists, be it a file or a directory, this fails with
-    /// [`AlreadyExists`](std::io::ErrorKind::AlreadyExists) and changes nothing. The new name becomes durable when a
-    /// later [`sync_dir`](Self::sync_dir) of its directory returns `Ok`.
+    /// Gives a file of the disk a new name, like [`rename`](Self::rename), but never replaces a target. If the target
+    /// exists, be it a file or a directory, this fails with [`AlreadyExists`](std::io::ErrorKind::AlreadyExists) and
+    /// changes nothing. The new name becomes durable when a later [`sync_dir`](Self::sync_dir) of its directory returns
+    /// `Ok`.
     fn publish(&self, from: &str, to: &str) -> Result<()>;
 
     /// Removes a file.
@@ -130,9 +130,8 @@ pub trait Disk: Send + Sync + 'static {
     /// Fails with [`Error::Locked`](perdura_base::Error::Locked) if the lock is held already.
     fn lock(&self, path: &str) -> Result<Box<dyn std::any::Any + Send + Sync>>;
 
-    /// Locks an existing file or directory exclusively until the guard is dropped. The empty path is the root.
-    /// `None`: the disk has no such locks. Fails with [`Error::Locked`](perdura_base::Error::Locked) if the lock is
-    /// held already.
+    /// Locks an existing file or directory exclusively until the guard is dropped. The empty path is the root. `None`:
+    /// the disk has no locks. Fails with [`Error::Locked`](perdura_base::Error::Locked) if the lock is held already.
     fn lock_present(&self, _path: &str) -> Result<Option<Box<dyn std::any::Any + Send + Sync>>> {
         Ok(None)
     }
@@ -143,9 +142,9 @@ pub trait Disk: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Lets writes in flight on this disk keep `locks`, even if the process is killed. So no other process
-    /// gets the locks before the last write has reached the disk. Only for disks whose writes continue after the
-    /// process was killed.
+    /// Keeps `locks` held while writes are in flight on this disk, even after the process was killed. So no other
+    /// process gets the locks before the last write has reached the disk. Does nothing on a disk without writes that
+    /// outlive the process.
     fn keep_locked(&self, _locks: &Locks) {}
 
     /// Returns a queue for durable writes to this disk's files.
@@ -156,8 +155,7 @@ pub trait Disk: Send + Sync + 'static {
         Ok(Box::new(WaitQueue::new(Through::WriteAndSync)))
     }
 
-    /// Returns the method by which [`durable_queue`](Self::durable_queue) makes writes durable, and why it was
-    /// chosen.
+    /// Returns the method of [`durable_queue`](Self::durable_queue) and the reason for the choice.
     fn log_way(&self) -> Option<LogWayReport> {
         None
     }
@@ -176,7 +174,8 @@ pub trait File: Send + Sync {
         Ok(self.len()? == 0)
     }
 
-    /// Reads up to `buf.len()` bytes at `offset`. Returns their number, which is smaller only at the end of the file.
+    /// Reads up to `buf.len()` bytes at `offset`. Returns the number of bytes read, which is smaller only at the end of
+    /// the file.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize>;
 
     /// Hints that `len` bytes at `offset` will soon be read through the cache. The file may begin to read them ahead.
@@ -196,7 +195,7 @@ pub trait File: Send + Sync {
     /// Makes all earlier writes to this file durable.
     fn sync(&self) -> Result<()>;
 
-    /// Writes `parts` one after the other from `offset` on. Returns when they are durable.
+    /// Writes `parts` in sequence from `offset` on. Returns when they are durable.
     fn write_durable(&self, offset: u64, parts: &[&[u8]], _through: Through) -> Result<()> {
         let mut at = offset;
         for part in parts {
@@ -217,7 +216,7 @@ pub trait File: Send + Sync {
         Ok(None)
     }
 
-    /// Returns the path by which the file was opened.
+    /// Returns the path that was used to open the file.
     fn path(&self) -> &str;
 
     /// Returns whether I/O actually bypasses the cache.

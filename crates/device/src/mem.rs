@@ -23,7 +23,7 @@ pub struct MemDisk {
     tree: Arc<Mutex<Tree>>,
 }
 
-/// All names. While a file's bytes are locked, this must not be locked.
+/// All names. While a thread holds the lock on a file's bytes, it must not lock the names.
 #[derive(Debug, Default)]
 struct Tree {
     files: BTreeMap<String, Bytes>,
@@ -44,7 +44,8 @@ impl Tree {
         dir.is_empty() || self.dirs.contains(dir)
     }
 
-    /// Returns the identity of a file or directory. A directory is never removed, so its path identifies it.
+    /// Returns the identity of a file or directory. A directory is identified by its path, because directories are
+    /// never removed.
     fn find(&self, op: &'static str, path: &str) -> Result<FileId> {
         match self.files.get(path) {
             Some(bytes) => Ok(id_of(bytes)),

@@ -1,9 +1,9 @@
-//! A disk that slows another one down to a set bandwidth and latency. It shows how throughput and restart time would
-//! be on a slower or faster device.
+//! A disk that is slowed down to a set bandwidth and latency. It shows how throughput and restart time would be on a
+//! slower or faster device.
 //!
-//! All files of a disk share one bucket. Each byte that is read or written takes its share of the bandwidth, in the
-//! order in which the calls arrive. Reads and syncs also wait for the latency. The latencies of several calls
-//! overlap, as on a device with a queue.
+//! All files of a disk share one *bucket* of unfinished transfers. It delays each transfer, in the order of the calls,
+//! so that all transfers together do not exceed the bandwidth. Reads and syncs also wait for the latency. The latencies
+//! of several calls overlap, as on a device with a queue.
 //!
 //! # Keeping the rate by sleeping only
 //!
@@ -12,15 +12,16 @@
 //!
 //! * A wait that is too short for a sleep is added to a debt in the bucket. The call that makes the debt long enough
 //!   sleeps for all of it. So a series of small reads needs only one sleep.
-//! * If a sleep was too long, the next transfer is shorter by that time, because a real drive reads ahead while its
-//!   reader is late. An idle device gets no such credit.
-//! * A drive reads ahead. A read that continues where the last one ended finds up to 2 MiB already read, if there was
-//!   time for it. So a reader that computes between two reads, or waits for a processor, does not stop the disk.
-//!   Queued I/O would have the same effect.
-//! * Only for a latency below a millisecond the last 50 us are spun, because a late wake-up could not be made up for.
+//! * If a sleep was too long, the excess is a credit: the next transfer may begin earlier by this time. A real drive
+//!   would have read ahead during the excess. An idle device gets no credit.
+//! * The modelled drive reads ahead. A read that continues where the last one ended finds up to 2 MiB already read, if
+//!   there was time for it. So a reader that computes between two reads, or waits for a processor, does not stop the
+//!   disk. Queued I/O would have this effect too.
+//! * For a latency below a millisecond, the model spins for the last 50 us, because it cannot make up for a late
+//!   wake-up.
 //!
 //! This is the only file of the crate that waits for time to pass. The caller supplies the clock and the sleep. The
-//! clock must advance without calls.
+//! clock must advance by itself, even if nothing calls it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -33,18 +34,19 @@ use perdura_base::Result;
 use crate::path::bytes_u64;
 use crate::{Access, Clock, Disk, File, FileId};
 
-/// The last part of a short latency, which is spun, nanoseconds.
+/// The last part of a short latency, in nanoseconds. The model spins during this part instead of sleeping.
 const SPIN_NS: u64 = 50_000;
-/// A latency of this length or longer is slept entirely, nanoseconds.
+/// The shortest latency, in nanoseconds, during which the model only sleeps and does not spin.
 const SPIN_BELOW_NS: u64 = 1_000_000;
-/// A debt up to this length does not cause a sleep, nanoseconds.
+/// The longest debt that does not cause a sleep, in nanoseconds.
 const DEBT_NS: u64 = 200_000;
-/// The most credit for one sleep that was too long, nanoseconds.
+/// The maximum credit for a sleep that was too long, in nanoseconds.
 const CREDIT_NS: u64 = 50_000_000;
 
-/// The most bytes that a drive reads ahead.
+/// The maximum number of bytes that a drive reads ahead.
 const READ_AHEAD_BYTES: u64 = 2 << 20;
-/// A read at an offset up to this counts as the first read of its file, bytes. A header may come before it.
+/// The highest offset, in bytes, at which a read counts as the first read of a file. The file may have a header before
+/// that read.
 const FIRST_READ_BYTES: u64 = 4096;
 
 /// A disk with a modelled speed.
@@ -82,9 +84,8 @@ impl ModelDisk {
         }
     }
 
-    /// Models files that were all written before and lie one after the other. Allocating then costs no transfer, and
-    /// reading can continue from the end of one file to the start of another without a seek. An example is a log that
-    /// reuses its segments.
+    /// Models files that were all written before and lie in sequence, such as the segments of a log that reuses them.
+    /// Allocating then costs no transfer. A read of the next file after the end of a file needs no seek.
     #[must_use]
     pub fn laid_out(self) -> ModelDisk {
         ModelDisk {
@@ -93,7 +94,7 @@ impl ModelDisk {
         }
     }
 
-    /// Returns the time that the device has spent on transfers, nanoseconds. It is 0 if the bandwidth has no limit.
+    /// Returns the time that the device has spent on transfers, in nanoseconds. It is 0 if the bandwidth has no limit.
     #[must_use]
     pub fn busy_ns(&self) -> u64 {
         self.device.busy_ns.load(Ordering::Relaxed)
@@ -117,7 +118,7 @@ struct Device {
     sleep: fn(Duration),
     bucket: Mutex<Bucket>,
     busy_ns: AtomicU64,
-    /// The number of files that were opened. It gives each file its number.
+    /// Count of the files opened so far. It gives each opened file its number.
     files: AtomicU64,
 }
 
@@ -125,19 +126,19 @@ struct Device {
 struct Read {
     file: u64,
     from: u64,
-    /// True if the read has reached the end of its file and the files lie one after the other.
+    /// True if the read reaches the end of its file and the next file lies directly behind it on the device.
     follows: bool,
 }
 
 /// The transfers that the device has not finished.
 #[derive(Default)]
 struct Bucket {
-    /// The time at which the last accepted transfer ends, nanoseconds of the clock.
+    /// The time at which the last accepted transfer ends, in nanoseconds of the clock.
     free_at_ns: u64,
-    /// The time by which the last sleep was too long, nanoseconds.
+    /// The longest time by which a wait since the last transfer was too long, in nanoseconds. At most [`CREDIT_NS`].
     credit_ns: u64,
-    /// The end of the last transfer, if it was a read: the file, the offset, and whether the start of another file
-    /// follows there.
+    /// The end of the last read: the file's number, the offset, and the read's `follows`. `None`: the last transfer was
+    /// not a read.
     head: Option<(u64, u64, bool)>,
 }
 
@@ -256,7 +257,7 @@ impl Disk for ModelDisk {
 struct ModelFile {
     inner: Arc<dyn File>,
     device: Arc<Device>,
-    /// The number of this opening of the file.
+    /// The number of this open file. A file opened twice gets two numbers.
     number: u64,
     allocation_is_free: bool,
 }
@@ -331,7 +332,8 @@ mod tests {
         static SLEEPS: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// A clock that advances by sleeps only. With the real clock these tests would fail on a busy machine.
+    /// A clock that advances by sleeps, and by 10 ns at each call. With the real clock these tests would fail on a busy
+    /// machine.
     struct SleptClock;
 
     impl Clock for SleptClock {

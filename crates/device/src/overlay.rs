@@ -1,13 +1,14 @@
-//! A disk over another disk. It is for work that must write files but may change nothing, such as a trial restart.
+//! A disk on top of another disk, *the disk below*. All changes go to a scratch file, and the disk below stays
+//! unchanged. A trial restart uses such a disk, because it must write files but may change nothing.
 //!
 //! ```text
 //! read ──► block was written? ──yes──► scratch file          write ──► scratch file, at the block's place there
 //!                             └──no───► the disk below
 //! ```
-//! The written blocks of all files go to one scratch file, so the work *pays for its I/O*. A write to the overlay is
-//! one write to the scratch file. A read of written bytes reads that file, and a sync syncs it. The positions of the
-//! blocks are only in memory (about 32 bytes a block). The name of the scratch file is removed when the file is open,
-//! so a killed process leaves nothing.
+//! The written blocks of all files go to one scratch file, so work on an overlay costs real I/O. A write to the overlay
+//! is one write to the scratch file. A read of written bytes reads the scratch file, and a sync syncs it. The positions
+//! of the blocks are only in memory (about 32 bytes a block). The overlay removes the name of the scratch file once the
+//! file is open, so a killed process leaves nothing.
 //!
 //! # Invariants
 //! * The overlay only opens, reads and lists files of the disk below. Nothing else may change that disk while the
@@ -19,7 +20,7 @@
 //! * A write of a part of a block first reads the block.
 //! * The blocks are in the scratch file in the order of their first writes. So scattered writes become adjacent.
 //! * Allocation takes no space. If the disk is full, a later write of the blocks fails.
-//! * If a lock file exists below, it is locked there too. Any other lock is known only in this overlay.
+//! * If a lock file exists on the disk below, it is locked there too. Any other lock is known only in this overlay.
 
 mod blocks;
 
@@ -35,34 +36,34 @@ use self::blocks::{Blocks, OverlayFile, Scratch};
 use crate::path::{check_dir, check_file, name_in, parent};
 use crate::{Access, Disk, File};
 
-/// The beginning of the scratch file's name. The id of the process follows, because several processes may use the
-/// same directory.
+/// The beginning of the scratch file's name. The id of the process follows, because several processes may use one
+/// directory.
 const SCRATCH: &str = "overlay.scratch.";
 
-/// A disk over another disk, which it never changes.
+/// A disk on top of another disk, which stays unchanged.
 pub struct OverlayDisk {
     below: Arc<dyn Disk>,
     scratch: Arc<Scratch>,
     names: Arc<Mutex<Names>>,
 }
 
-/// The names that differ from those below.
+/// The names that the overlay has recorded. Any other name is as on the disk below.
 #[derive(Default)]
 struct Names {
-    /// Files that were created or opened in the overlay. They hide files of the same names below.
+    /// Files created or opened in the overlay. Each hides the file of the same name on the disk below.
     files: BTreeMap<String, Arc<Blocks>>,
-    /// Names below that were removed or renamed in the overlay.
+    /// Names that exist on the disk below but were removed or renamed in the overlay.
     gone: BTreeSet<String>,
     dirs: BTreeSet<String>,
     locked: BTreeSet<String>,
 }
 
 impl OverlayDisk {
-    /// Makes an overlay over `below`. Its scratch file is in directory `dir` of disk `scratch`. Removes a scratch
-    /// file that an earlier process with the same id left there.
+    /// Makes an overlay over `below`. Its scratch file is in directory `dir` of disk `scratch`. Removes a scratch file
+    /// that an earlier process with the same process id has left there.
     ///
     /// # Errors
-    /// Errors of `scratch`, also if the directory does not exist.
+    /// Errors of `scratch`, for example if the directory `dir` does not exist.
     pub fn new(below: Arc<dyn Disk>, scratch: &dyn Disk, dir: &str) -> Result<OverlayDisk> {
         let name = format!("{SCRATCH}{}", std::process::id());
         let path = match check_dir(dir)? {
@@ -120,7 +121,7 @@ impl OverlayDisk {
         Err(failed(op, path, io::ErrorKind::NotFound))
     }
 
-    /// Returns the file of a name, from the overlay or from the disk below.
+    /// Returns the file that has this name in the overlay. It may still be unchanged from the disk below.
     fn file(&self, names: &mut Names, op: &'static str, path: &str) -> Result<Arc<Blocks>> {
         if let Some(file) = names.files.get(path) {
             return Ok(Arc::clone(file));

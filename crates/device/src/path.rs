@@ -1,5 +1,5 @@
-//! The paths that disks accept: relative paths that stay below the root. All disks use the same rule, so a path that
-//! the simulator accepts is also accepted on a file system.
+//! The paths that disks accept: relative paths that stay below the root. The rule is the same for all disks. So a file
+//! system accepts every path that the simulator accepts.
 
 use perdura_base::{Error, Result};
 
@@ -17,7 +17,7 @@ pub(crate) fn check_file(path: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks the path of a directory. Returns it; for `.` returns the empty path. Both mean the root.
+/// Checks and returns the path of a directory. For `.` it returns the empty path, which also means the root.
 pub(crate) fn check_dir(dir: &str) -> Result<&str> {
     if dir.is_empty() || dir == "." {
         return Ok("");

@@ -1,10 +1,10 @@
 //! The choice of the method that makes the log's writes durable. The methods are measured in the log's directory.
 //!
 //! The kernel, the file system, the device and the container decide which method is fastest. A memory file system
-//! accepts rings but is many times slower with them. A container's profile may forbid rings. So each method makes
-//! some writes of the same size to a file that is laid out like a segment. The ring is chosen unless it is slower
-//! than the best other method by more than a tenth, because no thread has to wait for its writes. Otherwise the
-//! faster of the other two methods is chosen.
+//! accepts rings but is many times slower with them. A container's profile may forbid rings. So each method makes some
+//! writes of one size to a file with the layout of a segment. A ring needs no waiting thread. So the ring is chosen
+//! even if its writes take up to a tenth longer than those of the fastest other method. Otherwise the fastest other
+//! method is chosen.
 
 use std::fmt;
 use std::io;
@@ -46,7 +46,7 @@ impl LogIo {
         }
     }
 
-    /// Returns the value of this name. `None`: no value has it.
+    /// Returns the value with this name in the settings. `None`: no value has this name.
     #[must_use]
     pub fn named(name: &str) -> Option<LogIo> {
         LogIo::ALL.into_iter().find(|value| value.name() == name)
@@ -58,9 +58,9 @@ impl LogIo {
 pub enum LogWay {
     /// A ring (`io_uring`). No thread waits.
     Ring,
-    /// One write with `RWF_DSYNC`, for which a thread waits.
+    /// One write with `RWF_DSYNC`, awaited by a thread.
     Dsync,
-    /// A write and `fdatasync`, for which a thread waits.
+    /// A write and `fdatasync`, awaited by a thread.
     Sync,
 }
 
@@ -90,7 +90,7 @@ pub struct LogWayReport {
     pub cost: Duration,
     /// The write cache of the disk.
     pub cache: WriteCache,
-    /// The name of the memory file system on which the log is. There nothing is durable. `None`: no such file system
+    /// The name of the memory file system that holds the log. Nothing is durable there. `None`: no memory file system
     /// was found.
     pub in_memory: Option<&'static str>,
 }
@@ -141,17 +141,18 @@ impl fmt::Display for LogWayReport {
     }
 }
 
-/// The file to which the measurement writes.
+/// The file that the measurement writes.
 const PATH: &str = "log-io.tmp";
-/// The size of the file, bytes. Each write has another offset.
+/// The size of the file, in bytes. Each write has a different offset.
 const FILE_BYTES: u64 = 1 << 20;
-/// The number of writes by each method, and the size of each write.
+/// The number of writes by each method.
 const WRITES: usize = 20;
 const WRITES_U32: u32 = 20;
+/// The size of each write, bytes.
 const WRITE_BYTES: usize = 2 * SECTOR_BYTES;
 
-/// Chooses the method for a disk. `locks` are the files that a ring would keep locked. They are needed for the
-/// measurement, because a container's profile may allow rings but not their file tables.
+/// Chooses the method for a disk. `locks` are the files that a ring would keep locked. The measured ring gets these
+/// files too, because a container's profile may allow rings but refuse file tables of rings.
 ///
 /// # Errors
 /// An error if the settings require a ring and it does not work; errors of the disk.
@@ -173,7 +174,7 @@ pub(crate) fn choose(
     drop(file);
     let removed = disk.remove(PATH);
     let report = match (measured, log_io) {
-        // The disk is too full to measure. This method works everywhere.
+        // The disk is too full to measure. `LogWay::Sync` works everywhere.
         (Err(error), LogIo::Auto) if error.is_disk_full() => LogWayReport {
             refused: vec![(LogWay::Ring, error.to_string())],
             ..LogWayReport::asked(LogWay::Sync)
@@ -196,7 +197,7 @@ pub(crate) fn choose(
     }
 }
 
-/// Measures every method that works. Each makes one write in turn, so that a disturbance affects all of them.
+/// Measures every method that works. The methods write in turn, so that a disturbance affects all methods.
 fn measure_all(file: &Arc<dyn File>, locks: &[Arc<OwnedFd>]) -> Result<LogWayReport> {
     file.allocate(FILE_BYTES)?;
     file.sync()?;
@@ -247,8 +248,8 @@ fn thread_cpu() -> Duration {
     Duration::from_secs(part(time.tv_sec)) + Duration::from_nanos(part(time.tv_nsec))
 }
 
-/// Returns the ring unless it is slower than the fastest other method by more than a tenth. Otherwise returns that
-/// method.
+/// Returns the ring if its writes take at most a tenth longer than those of the fastest other method. Otherwise returns
+/// the fastest other method.
 fn quickest(measured: &[(LogWay, Duration)]) -> LogWay {
     let ring = measured.iter().find(|(way, _)| *way == LogWay::Ring);
     let others = measured.iter().filter(|(way, _)| *way != LogWay::Ring);
@@ -288,7 +289,7 @@ struct Trial {
     way: LogWay,
     queue: Box<dyn DurableQueue>,
     took: Vec<Duration>,
-    /// The processor time of this thread for all its writes.
+    /// The processor time that the measuring thread has used for all writes of the method.
     cpu: Duration,
 }
 

@@ -1,16 +1,16 @@
-//! Renaming a file on a real file system without ever replacing another file.
+//! Renaming a file on a real file system without ever replacing a file.
 //!
-//! Linux has a system call for it: `renameat2` with `RENAME_NOREPLACE`. It is atomic. If several processes publish
-//! the same name, exactly one succeeds.
+//! Linux has a system call for it: `renameat2` with `RENAME_NOREPLACE`. It is atomic. If several processes publish one
+//! name, exactly one succeeds.
 //!
 //! # Fallback
-//! Some file systems, mostly network and FUSE ones, refuse the flag with `EINVAL`, and kernels without the call
-//! refuse it with `ENOSYS`. Then the file gets the new name as a hard link, which fails if the name exists, and its
-//! old name is removed. Only the link decides which process succeeds, so this is atomic too. There is one difference:
-//! after a crash between the two calls, both names lead to the file. If removing the old name fails, both names stay
-//! as well, and the error is returned. Callers remove temporary files when they start, so this does no harm. A file
-//! system that supports neither the flag nor hard links cannot publish. The error of the link is then returned, and
-//! nothing has changed.
+//! Some file systems, mostly network and FUSE file systems, refuse the flag with `EINVAL`. Kernels without the call
+//! return `ENOSYS`. Then [`publish`] gives the file the new name as a hard link, which fails if the name exists. After
+//! that it removes the old name. Only the link decides which process succeeds, so this is atomic too. After a crash
+//! between the two calls, the file has the old name and the new name. If removing the old name fails, the file keeps
+//! both names, and the error is returned. Callers remove temporary files when they start, so this does no harm. A file
+//! system without the flag and without hard links cannot publish. The error of the link is then returned, and nothing
+//! has changed.
 
 use std::io;
 use std::path::Path;
@@ -70,7 +70,7 @@ mod tests {
         }
     }
 
-    /// Several threads publish the same name. One of them succeeds, and the name has its bytes.
+    /// Several threads publish one name. One thread succeeds, and the file has that thread's bytes.
     #[test]
     fn one_of_several_publishers_succeeds() {
         for way in [publish, link_and_unlink] {

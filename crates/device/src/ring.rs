@@ -1,19 +1,19 @@
-//! Durable writes through a ring: each is an `io_uring` write with `RWF_DSYNC`, and no thread waits for it.
+//! Durable writes through a ring. Each write is an `io_uring` write with `RWF_DSYNC`, and no thread waits for it.
 //!
-//! Several threads submit and collect, so the ring is not bound to one thread. The kernel posts a completion when the
-//! thread that submitted the write next enters the kernel, or an interrupt makes that thread enter it.
+//! Several threads submit and collect, so the ring is not bound to one thread. The kernel posts a completion in the
+//! thread that submitted the write: when that thread next enters the kernel, or when an interrupt makes it enter.
 //!
 //! # Writes of a killed process
-//! After a process was killed, the kernel continues its writes in flight. Without a remedy its locks would be free
-//! long before the last write ends. If the next life reused a segment before that, those writes would overwrite it.
-//! So the files that lock the database are in the file table of the ring. The kernel clears that table only after the
-//! last write, and then the locks are free.
+//! After a process was killed, the kernel continues the writes that the process had in flight. Without a remedy, the
+//! process's locks would be free long before the last of these writes ends. The next process could reuse a segment, and
+//! the old writes would overwrite it. So the files that lock the database are in the file table of the ring. The kernel
+//! clears that table only after the last write, and then the locks are free.
 //!
 //! # Unsafe code
-//! Only in this file the kernel gets addresses from which it reads later. A `Flight` owns the file, the buffers and
-//! the list of their addresses from before the submission until the completion has been read. Dropping the queue
-//! waits for all flights. So the addresses stay valid. The crate allows shared access to the two halves of the ring
-//! only if one thread at a time uses each half. So each half is behind a lock.
+//! Only this file gives the kernel addresses that the kernel reads later. A `Flight` owns the file, the buffers and the
+//! list of their addresses from before the submission until the completion has been read. Dropping the queue waits for
+//! all flights. So the addresses stay valid. The crate `io_uring` allows shared access to the two halves of the ring
+//! only if one thread at a time uses each half. So each half has a lock.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -27,10 +27,11 @@ use perdura_base::Error;
 use crate::durable::{Completed, DurableQueue, DurableWrite, PARTS_MAX, Part};
 use crate::{File, Through};
 
-/// The most writes in flight. More rarely help, and the bytes that may be in flight are divided among the writes.
+/// The maximum number of writes in flight. More writes rarely help, and each would get a smaller share of the bytes
+/// that may be in flight.
 const DEPTH: usize = 4;
-/// The number of entries of the ring. There is one for each write in flight, so the ring is never full, even if the
-/// kernel has not taken earlier entries.
+/// The number of entries of the ring. There is at least one for each write in flight, so the ring is never full, even
+/// if the kernel has not taken earlier entries.
 const ENTRIES: u32 = 8;
 const _: () = assert!(ENTRIES as usize >= DEPTH, "an entry for each slot");
 
@@ -67,13 +68,14 @@ impl Flight {
     }
 }
 
-/// The writes in flight, and the writes that ended without the kernel.
+/// The writes in flight, and the ended writes for which the kernel reports no completion.
 struct Submitting {
     flights: [Option<Flight>; DEPTH],
-    /// Writes that ended without the kernel: a ring cannot write their files, or the ring is broken.
+    /// Ended writes for which the kernel reports no completion. Either a ring cannot write to their file, or the ring
+    /// is broken.
     done: Vec<Completed>,
-    /// The error with which the kernel has refused the ring permanently. Entries that it has not taken stay in the
-    /// ring, because it may still read them. `None`: the ring works.
+    /// The kernel's permanent error for the ring. Entries that the kernel has not taken stay in the ring, because it
+    /// may still read them. `None`: the ring works.
     broken: Option<i32>,
 }
 
@@ -83,7 +85,7 @@ pub(crate) struct RingQueue {
     submitting: Mutex<Submitting>,
     /// Locked by the thread that reads completions.
     collecting: Mutex<()>,
-    /// The locks of the database. The ring keeps them as long as it exists.
+    /// The locks of the database. The ring holds the locks until it is dropped.
     _locks: Vec<Arc<OwnedFd>>,
 }
 
@@ -107,8 +109,8 @@ impl RingQueue {
         })
     }
 
-    /// Passes the entries to the kernel that it has not taken. If the kernel refuses entries temporarily (`EAGAIN`,
-    /// `EBUSY`, `EINTR`, `ENOMEM`), they stay in the ring until the next call.
+    /// Passes all entries still in the ring to the kernel, and waits for `want` completions. If the kernel refuses
+    /// entries temporarily (`EAGAIN`, `EBUSY`, `EINTR`, `ENOMEM`), they stay in the ring until the next call.
     fn enter(&self, want: usize) -> io::Result<usize> {
         match self.ring.submitter().submit_and_wait(want) {
             Err(e)
@@ -123,7 +125,7 @@ impl RingQueue {
         }
     }
 
-    /// Returns the number of writes whose buffers the kernel may still read; 0 if the ring is broken.
+    /// Returns the number of writes in flight: the kernel may still read their buffers. 0 if the ring is broken.
     fn in_flight(&self) -> usize {
         let submitting = self.submitting.lock();
         match submitting.broken {
@@ -248,7 +250,7 @@ impl DurableQueue for RingQueue {
         for completion in completions {
             let slot = usize::try_from(completion.user_data()).unwrap_or(DEPTH);
             if completion.result() == -libc::ECANCELED {
-                // The thread that submitted the write has ended before the kernel began it. Submit it again.
+                // The thread that submitted the write has ended before the kernel began the write. Submit it again.
                 self.push(&mut submitting, slot);
                 continue;
             }
@@ -309,7 +311,7 @@ impl Drop for RingQueue {
                 std::mem::forget(flight);
             }
         }
-        // The kernel clears the table some time after the ring is closed. But the locks must be free when this
+        // The kernel clears the table some time after the ring is closed. But the locks must be free when `drop`
         // returns.
         let _no_table = self.ring.submitter().unregister_files();
     }

@@ -1,9 +1,9 @@
 //! The write cache of the disk below a directory, as the system reports it.
 //!
-//! A disk with a write-back cache needs a flush of that cache for each durable write, unless it supports writes that
-//! bypass the cache (FUA, *force unit access*). These two facts explain a measured latency. The system reports them
-//! for block devices (`/sys/dev/block/MAJOR:MINOR/queue`). It does not report them for file systems in memory, on
-//! several devices or on other machines.
+//! A disk with a write-back cache needs a cache flush for each durable write. A disk with *force unit access* (FUA)
+//! does not: its writes can bypass the cache. These two facts explain a measured latency. The system reports them for
+//! block devices (`/sys/dev/block/MAJOR:MINOR/queue`). It does not report them for file systems in memory, on several
+//! devices or on other machines.
 
 use std::fmt;
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::Path;
 
 use rustix::fs::{major, minor};
 
-/// The directory in which the system describes block devices.
+/// The system's directory of block devices.
 const BLOCK_DEVICES: &str = "/sys/dev/block";
 
 /// The write cache of a disk. `None` in a field: the system does not report it.
@@ -25,7 +25,7 @@ pub struct WriteCache {
 }
 
 impl WriteCache {
-    /// Returns the cache of the disk on which a directory is.
+    /// Returns the cache of a directory's disk.
     pub(crate) fn below(dir: &Path) -> WriteCache {
         let Ok(meta) = fs::metadata(dir) else {
             return WriteCache::default();
@@ -34,7 +34,7 @@ impl WriteCache {
         WriteCache::of(&Path::new(BLOCK_DEVICES).join(name))
     }
 
-    /// Returns the cache of a device. If the device is a partition, returns that of its disk.
+    /// Returns the cache of a device. If the device is a partition, returns the disk's cache.
     fn of(device: &Path) -> WriteCache {
         debug_assert!(device.parent().is_some(), "{device:?} lies in a directory");
         let own = device.join("queue");
@@ -90,7 +90,8 @@ impl fmt::Display for WriteCache {
 mod tests {
     use super::*;
 
-    /// Makes a directory like the system's. It has a disk, a partition of it, and a device without any report.
+    /// Makes a directory like the system's directory of block devices. It has a disk, a partition of that disk, and a
+    /// device about which the system reports nothing.
     #[test]
     fn a_partition_has_the_cache_of_its_disk_and_what_is_not_said_is_unknown() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,10 +1,11 @@
-//! Kills a process with 64 MiB of durable writes in flight. The next process takes its lock and at once writes to the
-//! same file.
+//! Kills a process that has 64 MiB of durable writes to a file in flight. The next process takes the lock, and at once
+//! writes to the same file.
 //!
 //! # The trap
-//! The kernel continues the writes in flight of a killed process, and by default releases the lock of its file long
-//! before they end. Then the next process overwrites bytes that are still being written, and acknowledges its write.
-//! After that the disk writes the bytes of the killed process over it. So the ring must keep the lock.
+//! After a process was killed, the kernel continues the process's writes in flight. By default it releases the
+//! process's lock long before these writes end. Then the next process overwrites bytes that are still being written,
+//! and acknowledges its own write. After that the disk writes the bytes of the killed process over it. So the ring must
+//! keep the lock.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +21,7 @@ use perdura_device::{
 
 /// If this variable is set, the test binary is the process to be killed. The value is the directory to use.
 const DIR: &str = "PERDURA_TEST_KILLED_DIR";
-/// If this variable is set, the writes of that process keep the lock.
+/// If this variable is set, the writes of the killed process keep its lock until they end.
 const KEEPS: &str = "PERDURA_TEST_KILLED_KEEPS";
 
 const MIB: usize = 1 << 20;
@@ -28,7 +29,7 @@ const WRITES: u64 = 4;
 const PARTS: usize = 16;
 const FILE_BYTES: u64 = WRITES * (PARTS * MIB) as u64;
 const SECTOR: usize = 4096;
-/// The rate at which the process to be killed may write.
+/// The limit of the killed process's writes.
 const BYTES_PER_SECOND: u64 = 256 << 20;
 
 fn disk(dir: &Path) -> FileDisk {
@@ -67,14 +68,14 @@ fn be_killed() {
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// A control group in which a process writes slowly to a disk, so that many bytes stay in flight for a long time.
-/// Processes outside the group write to the disk at full speed.
+/// A control group for slow writes to a disk, so that many bytes stay in flight for a long time. Processes outside the
+/// group write to the disk at full speed.
 struct Slow {
     group: PathBuf,
 }
 
 impl Slow {
-    /// Makes a control group. `None`: this process is not root, or there is no controller.
+    /// Makes a control group. `None`: this process is not root, or the system cannot limit the writes of a group.
     fn new(dir: &Path) -> Option<Slow> {
         let device = std::fs::metadata(dir).ok()?.dev();
         let of = |dev: u64| format!("/sys/dev/block/{}:{}", dev >> 8 & 0xfff, dev & 0xff);
@@ -119,13 +120,14 @@ impl Drop for Slow {
     }
 }
 
-/// The measurements of a round.
+/// The measurements of a round: how long the killed process's lock was held, and how many sectors were overwritten.
 struct Seen {
     locked_ms: u128,
     overwritten: usize,
 }
 
-/// Kills a process during its writes, takes its lock, writes a sector of each MiB, and reads all those sectors later.
+/// Kills a process during its writes and waits for the process's lock. Then writes a sector of each MiB. Reads all
+/// these sectors after the killed process has ended.
 fn round(dir: &Path, slow: Option<&Slow>, keeps: bool) -> Seen {
     let mut former = Command::new(std::env::current_exe().unwrap());
     former.args(["--exact", "be_killed", "--nocapture"]);

@@ -1,6 +1,6 @@
-//! Runs the same scripts on two builds of Perdura. Each build is killed and started again, and must hold the same
-//! data as before and as the other build. Then the new build imports the old build's export. The imported data must
-//! have the same digest as the new build's own data.
+//! Runs scripts on two builds of Perdura. Each build is killed and started again. The restart must not change the
+//! build's data, and the two builds must have equal data. Then an empty server of the new build imports the
+//! old build's export. The digest of the imported data must equal the digest of the new build's data.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,11 +16,11 @@ use crate::step::{Argv, Step, name};
 use crate::tables::families;
 use crate::wire::{Wire, encode};
 
-/// The most requests that are sent before their replies are read.
+/// The maximum number of requests in a batch. Replies are read after the batch.
 const BATCH: usize = 64;
 
-/// The commands that are left out of the scripts. The effect of some depends on chance or time, some do not concern
-/// data, and some wait. Others make streams, whose digest depends on the commands that made them.
+/// The commands that are left out of the scripts, for one of four reasons. The effect depends on chance or time. The
+/// command does not concern data. It may wait. It makes a stream, and a stream's digest depends on the commands used.
 const LEFT_OUT: [&str; 32] = [
     "XADD",
     "XGROUP",
@@ -157,10 +157,11 @@ fn serve(program: &Path, dir: &Path) -> Result<Child> {
     Ok(process)
 }
 
-/// Runs the scripts of `seeds` on both builds. The builds are killed and compared after every `group` scripts.
+/// Runs the scripts of `seeds` on the two builds. The builds are killed and compared after every `group` scripts.
 ///
 /// # Errors
-/// A difference, with the seeds of its group of scripts. A failure of a build to start or to answer.
+/// Fails if the data of the builds differs, or if a build does not start or answer. A restart or an import must not
+/// change data either. The error names the seeds of the group.
 pub fn compare(old: &Path, new: &Path, seeds: std::ops::Range<u64>, group: u64) -> Result<Report> {
     let mut report = Report::default();
     let mut first = seeds.start;
@@ -224,7 +225,7 @@ fn one_group(
     Ok(())
 }
 
-/// Returns the commands of the seeds' scripts, without those whose effect may differ from run to run.
+/// Returns the commands of the seeds' scripts. Leaves out commands with effects that may differ from run to run.
 fn commands(seeds: std::ops::Range<u64>) -> Vec<Argv> {
     let families = families();
     let mut commands = Vec::new();
@@ -257,8 +258,8 @@ fn is_certain(argv: &Argv) -> bool {
         && !argv.iter().skip(1).any(|word| calls_such(word))
 }
 
-/// Returns whether a word is the text of a script or a library that has a left-out command or a relative deadline as
-/// a literal.
+/// Returns whether a word is Lua code (a script or a library) that contains a forbidden literal. The forbidden literals
+/// are the commands in [`LEFT_OUT`] and the options in [`RELATIVE`].
 fn calls_such(word: &[u8]) -> bool {
     let text = String::from_utf8_lossy(word).to_ascii_uppercase();
     let mut literals = text.split('\'').skip(1).step_by(2);

@@ -1,4 +1,4 @@
-//! The steps in which clients block on keys or subscribe to channels.
+//! The steps with clients that block on keys or subscribe to channels.
 
 use crate::divergence::Divergence;
 use crate::pair::Side;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// A server must have blocked or answered a client within this time.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// Sends both servers a command that may block, and waits until each server has answered or blocked.
+/// Sends each server a command that may block. Waits until the server has answered or blocked the client.
 pub(crate) fn block(wires: &mut Wires, conn: usize, argv: &Argv) -> Result<()> {
     for side in [Side::Theirs, Side::Ours] {
         let before = blocked(wires.control(side))?;
@@ -40,7 +40,8 @@ fn blocked(control: &mut Wire) -> Result<i64> {
     }
 }
 
-/// Unblocks a client on both servers if the client still waits, and compares the replies to the command that waited.
+/// Unblocks a client on each server, if the client still waits. `waited` is the command that blocked the client. The
+/// servers' replies to this command are compared.
 pub(crate) fn settle(
     wires: &mut Wires,
     conn: usize,
@@ -74,7 +75,7 @@ pub(crate) fn settle(
     Ok(Divergence::unless_same(waited, None, &ours, &theirs))
 }
 
-/// Sends a command on a connection that also gets messages, and compares all replies and messages of both servers.
+/// Sends a command on a connection that also gets messages. Compares all replies and messages.
 pub(crate) fn hear(wires: &mut Wires, conn: usize, argv: &Argv) -> Result<Option<Divergence>> {
     let token = wires.token();
     let mut heard = Vec::new();
@@ -101,8 +102,8 @@ pub(crate) fn hear(wires: &mut Wires, conn: usize, argv: &Argv) -> Result<Option
     Ok(differs.then(|| Divergence::new(argv, &heard[0], &heard[1])))
 }
 
-/// Sorts the messages that Redis sends in the order of a hash table: the messages to several patterns for one event,
-/// and the replies to an UNSUBSCRIBE of everything.
+/// Sorts messages whose order Redis does not define, because it takes the order from a hash table. These are the
+/// messages to several patterns for one event, and the replies to an UNSUBSCRIBE without channels.
 fn in_order(argv: &Argv, mut messages: Vec<Reply>) -> Vec<Reply> {
     if argv.len() == 1 {
         let mut leaves: Vec<Reply> = messages

@@ -1,4 +1,4 @@
-//! Compares the data of both servers, key by key.
+//! Compares the two servers' data, key by key.
 
 use crate::divergence::Divergence;
 use crate::step::Argv;
@@ -26,7 +26,7 @@ pub(crate) fn compare(wires: &mut Wires) -> Result<Option<Divergence>> {
             return Ok(Some(found.at(&format!("in database {database}"))));
         }
     }
-    // The connection begins with database 0, so it is selected again.
+    // The connection began with database 0, so that database is selected again.
     Ok(wires.ask(argv(&[b"SELECT", b"0"]))?.err())
 }
 

@@ -12,7 +12,7 @@ pub struct Divergence {
     pub argv: Argv,
     /// A note about the difference.
     pub note: String,
-    /// The index of the script's unit in which the servers differed.
+    /// The index in the script of the first unit with a difference.
     pub unit: usize,
 }
 

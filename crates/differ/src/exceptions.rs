@@ -5,13 +5,14 @@ use crate::step::name;
 
 /// An intended difference.
 struct Exception {
-    /// The name of the command. If it ends with `*`, the start of the names of several commands.
+    /// The name of the command. A name that ends with `*` means all commands whose names
+    /// begin with the part before `*`.
     name: &'static str,
     /// Words of the sentence in `docs/redis.md` that describes the difference. A test checks that
     /// the page has them.
     #[cfg_attr(not(test), expect(dead_code))]
     told: &'static str,
-    /// Returns whether our reply and that of Redis to this command differ only in this way.
+    /// Returns whether our reply and Redis's reply to a command differ only as this exception allows.
     is: fn(&[Vec<u8>], &Reply, &Reply) -> bool,
 }
 
@@ -100,7 +101,8 @@ pub fn allowed(argv: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
         .any(|exception| (exception.is)(argv, ours, theirs))
 }
 
-/// Accepts the error texts of the two compilers if they name the same line.
+/// Accepts different error texts of the two Lua compilers if both texts contain a line number. The line numbers are not
+/// compared.
 fn compilers(_: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     let line = |reply: &Reply| {
         let text = String::from_utf8_lossy(reply.text()?).into_owned();
@@ -113,8 +115,8 @@ fn compilers(_: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     ours.is_error() && theirs.is_error() && line(ours).is_some() && line(theirs).is_some()
 }
 
-/// Accepts sums that differ by rounding errors. Also accepts that our server refuses an addend that
-/// is in hexadecimal or larger than a `double`.
+/// Accepts sums that differ by rounding errors. Also accepts that our server refuses an addend that is hexadecimal or
+/// too large for a `double`.
 fn nearly(argv: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
     let addend = argv
         .last()

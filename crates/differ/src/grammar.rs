@@ -1,11 +1,13 @@
 //! The language of the tables of commands.
 //!
-//! A line is a weight and a *unit*: commands separated by `;` that belong together. A word in capitals, a number, or
-//! a word behind `'` is literal. A word in small letters is a class of [`words`](mod@crate::words): `key`, `int`,
-//! `score`. `class:x` stores the chosen word under the name `x` for the rest of the unit. `[ … ]` is optional, and `(
-//! … | … )` is one of its alternatives. `… )+` and `class+` are repeated one or more times. `#( … )` is repeated,
-//! too, with the count in front, which ZUNION requires. A command that begins with `@` is a step of the script that
-//! is not a plain command: `@SLEEP 5`, `@SCAN 0 MATCH pat`.
+//! A line is a weight and a *unit*: commands that belong together, separated by `;`. A word in capitals, a number, or a
+//! word after `'` is literal. A word in small letters is a class of [`words`](mod@crate::words): `key`, `int`, `score`.
+//! `class:x` stores the chosen word under the name `x` for the rest of the unit.
+//!
+//! * `[ … ]` is optional, and `( … | … )` is one of its alternatives.
+//! * `( … )+` and `class+` are repeated one or more times.
+//! * `#( … )` is repeated, too. The number of repetitions comes first, as ZUNION requires.
+//! * `@` begins a step that is not a plain command: `@SLEEP 5`, `@SCAN 0 MATCH pat`.
 
 use crate::words;
 use fastrand::Rng;
@@ -14,7 +16,7 @@ use std::collections::BTreeMap;
 /// A parsed line.
 #[derive(Debug, Clone)]
 pub struct Sentence {
-    /// The frequency of the line, relative to the other lines of its family.
+    /// The line's relative frequency within the family.
     pub weight: u32,
     commands: Vec<Vec<Node>>,
 }
@@ -189,7 +191,8 @@ fn several(rng: &mut Rng) -> usize {
     }
 }
 
-/// Spoils some commands: adds, removes or moves an argument, or gives it a wrong value.
+/// Changes one command at random. The result is often invalid. An argument is added, removed, moved or replaced by a
+/// junk value, or a word is put in lower case.
 pub fn spoil(argv: &mut Vec<Vec<u8>>, rng: &mut Rng) {
     let any = rng.usize(..argv.len());
     match rng.u8(..8) {

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest time that is spent on shortening one failing script.
+/// The maximum time for shortening one failing script.
 const SHRINK: Duration = Duration::from_secs(30);
 
 /// The settings of a hunt.
@@ -28,9 +28,9 @@ pub struct Settings {
     pub length: usize,
     /// The families to use. Empty: all families.
     pub families: Vec<String>,
-    /// The number of pairs of servers that run at the same time.
+    /// The number of pairs of servers that run in parallel.
     pub jobs: usize,
-    /// The number of failures after which the hunt ends.
+    /// The number of failures that ends the hunt.
     pub failures: usize,
 }
 
@@ -63,13 +63,13 @@ impl Settings {
 /// The results of a hunt.
 #[derive(Debug)]
 pub struct Report {
-    /// The number of commands that were sent to each server.
+    /// Count of commands sent to each server.
     pub commands: u64,
     /// The number of seeds that ran.
     pub seeds: u64,
     /// The time that the hunt took.
     pub elapsed: Duration,
-    /// A text for each failure, with its seed and its shortened script.
+    /// A text for each failure, with the seed and the shortened script.
     pub failures: Vec<String>,
 }
 
@@ -142,10 +142,10 @@ fn work(settings: &Settings, families: &[Family], shared: &Shared) -> Result<()>
     Ok(())
 }
 
-/// Runs a script on servers without data. If our server cannot be reached, another one is started first.
+/// Runs a script on servers without data. If our server cannot be reached, a new one is started first.
 fn run(pair: &mut Pair, script: &Script) -> Result<(Option<Divergence>, u64)> {
-    // In half of the scripts, our server splits commands on more than one or three elements into steps. The replies
-    // must be the same.
+    // Unless `elements` is 0, our server splits commands on more than `elements` elements into steps. The replies must
+    // be the same.
     let elements = [0, 1, 0, 3][usize::try_from(script.seed % 4)?];
     if let Err(e) = Player::new(pair, script) {
         eprintln!("our server is replaced: {e:#}");

@@ -1,13 +1,14 @@
 //! Random scripts for EVAL, and random libraries.
 //!
-//! They use only features that `docs/redis.md` documents as equal on both servers. They do not use the order of
-//! `pairs`, the texts of the language's own errors, or fractions converted to strings by `..`. The script sorts the
-//! replies of commands whose order is not defined.
+//! The scripts use only features that `docs/redis.md` documents as equal to Redis. They do not use the order of
+//! `pairs`, the texts of the language's own errors, or fractions converted to strings by `..`. If Redis defines no
+//! order for a reply, the script sorts the reply.
 
 use crate::words::choose;
 use fastrand::Rng;
 
-/// Commands that scripts call. Each word is a class of words or, behind `'`, literal.
+/// Commands that scripts call. A word after `'` is literal. Every other word is the name of a class, from which a word
+/// is chosen.
 const COMMANDS: [&str; 44] = [
     "'SET skey val",
     "'GET skey",

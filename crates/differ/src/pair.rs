@@ -1,4 +1,4 @@
-//! Our server and a Redis. Each has a separate Unix socket, so that no other process can take its port.
+//! Our server and a Redis. Each server listens on a Unix socket, because a TCP port could be taken by a third process.
 
 use crate::wire::Wire;
 use anyhow::{Context, Result, bail};
@@ -31,7 +31,7 @@ impl Redis {
     /// Starts an empty Redis with its socket in `dir`.
     ///
     /// # Errors
-    /// A missing or different `redis-server`, or a failure to start it.
+    /// Fails if `redis-server` is missing, is not version 7.0, or does not start.
     pub fn start(dir: &Path) -> Result<Redis> {
         let version = Command::new("redis-server").arg("--version").output();
         let version = version
@@ -75,7 +75,7 @@ impl Drop for Redis {
 /// Waits until the server on a socket answers.
 ///
 /// # Errors
-/// The server has not answered for a minute. Contains the last reason.
+/// An error if the server has not answered within a minute. It contains the reason why the last attempt failed.
 pub fn await_answer(socket: &Path) -> Result<()> {
     let begun = Instant::now();
     loop {
@@ -104,10 +104,10 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Starts both servers without data.
+    /// Starts the two servers without data.
     ///
     /// # Errors
-    /// A missing or different `redis-server`, or a failure to start either server.
+    /// A missing `redis-server`, a wrong version of `redis-server`, or a failure to start a server.
     pub fn start() -> Result<Pair> {
         Self::start_with(|db| {
             db.partitions = 16;
@@ -152,7 +152,7 @@ impl Pair {
         };
         let mut db = perdura::Options::new(self.dir.path().join("data"));
         (self.configure)(&mut db);
-        // The limit of Redis. Other limits are derived from this one.
+        // Redis has this limit, too. Other limits are derived from it.
         db.value_bytes_max = 512 << 20;
         self.server = Some(Server::start(options, db)?);
         await_answer(&self.path(Side::Ours))?;

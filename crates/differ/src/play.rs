@@ -1,7 +1,7 @@
 //! Runs a script on both servers.
 //!
-//! Consecutive commands of one connection are sent as a batch, so that the servers need not wait for the client. A
-//! batch is answered before another connection sends, so both servers run the commands in the order of the script.
+//! Consecutive commands of one connection are sent as a batch, so that the servers need not wait for the client. The
+//! servers answer a batch before the next connection sends. So the servers run the commands in the script's order.
 
 use crate::crowd;
 use crate::dataset;
@@ -18,7 +18,8 @@ use crate::wires::{BATCH, Wires};
 use anyhow::{Result, bail};
 use std::time::Duration;
 
-/// A batch ends at this number of bytes, or earlier at [`BATCH`] commands. A socket can hold more bytes.
+/// The size in bytes above which a batch is sent, even if it has fewer than [`BATCH`] commands. A socket can hold more
+/// bytes than this.
 const BATCH_BYTES: usize = 48 << 10;
 
 /// A running script.
@@ -39,7 +40,7 @@ pub struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    /// Connects to both servers and removes all data.
+    /// Connects to the two servers and removes all data.
     ///
     /// # Errors
     /// A connection failed.
@@ -169,7 +170,7 @@ impl<'a> Player<'a> {
         }
     }
 
-    /// Sends the batch to both servers and compares the replies.
+    /// Sends the batch to each server and compares the replies.
     fn flush(&mut self) -> Result<Option<Divergence>> {
         let batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;

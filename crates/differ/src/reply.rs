@@ -1,6 +1,6 @@
-//! A reply, unconverted: its type byte, and its text or its items.
+//! A reply as the server sent it: the type byte, and the text or the items.
 //!
-//! Two replies are equal if and only if their bytes are equal, because RESP encodes each reply in one way.
+//! RESP has only one encoding for each reply, so equal replies have equal bytes.
 
 use std::fmt;
 use std::io::{self, BufRead, ErrorKind};
@@ -26,7 +26,7 @@ pub enum Body {
 }
 
 impl Reply {
-    /// Makes a simple string or an error, to compare replies with.
+    /// Makes a simple string or an error. Tests compare received replies with it.
     pub fn line(kind: u8, text: &str) -> Reply {
         Reply {
             kind,
@@ -37,7 +37,7 @@ impl Reply {
     /// Reads one reply.
     ///
     /// # Errors
-    /// Errors of the connection, `UnexpectedEof` at its end, `InvalidData` for bytes that are not a reply.
+    /// Errors of the connection. `UnexpectedEof`: the connection has ended. `InvalidData`: the bytes are not a reply.
     pub fn read(from: &mut impl BufRead) -> io::Result<Reply> {
         let mut line = Vec::new();
         from.read_until(b'\n', &mut line)?;
@@ -158,7 +158,7 @@ impl fmt::Display for Reply {
     }
 }
 
-/// Returns bytes in readable form. Long ones are cut short.
+/// Returns bytes in readable form. Long text is cut short.
 pub fn shown(bytes: &[u8]) -> String {
     const SHOWN: usize = 160;
     let head = &bytes[..bytes.len().min(SHOWN)];

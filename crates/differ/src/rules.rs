@@ -1,4 +1,4 @@
-//! The rules by which the two replies to a command are equivalent.
+//! The rules for the equivalence of the two replies to a command.
 //!
 //! The replies to almost all commands must have equal bytes. This module has the exceptions. Each rule relaxes as
 //! little as possible.
@@ -6,7 +6,7 @@
 use crate::exceptions;
 use crate::reply::{Body, Reply};
 
-/// A command with both replies.
+/// A command with our reply and Redis's reply.
 #[derive(Debug, Clone)]
 pub struct Seen {
     /// The command.
@@ -25,16 +25,16 @@ enum Rule {
     Sorted,
     /// The pairs of items are equal, in any order.
     Pairs,
-    /// The numbers are not negative and differ by at most this, or they are equal. For deadlines.
+    /// The numbers are equal, or they are not negative and differ by at most this number. This rule is for deadlines.
     Near(i64),
     /// The types and the lengths are equal. The contents may differ.
     Shape,
-    /// The types and the lengths are equal. All texts occur in the reply to the command before.
+    /// The types and the lengths are equal. All texts occur in the reply to the previous command.
     Random,
     /// The types are equal. The contents may differ.
     Kind,
-    /// The lists have the same commands, in any order. They may differ in the commands that only we have and in the
-    /// subcommands of CLUSTER, which we refuse as a whole.
+    /// The lists have equal commands, in any order. Exceptions are the commands that only we have, and the subcommands
+    /// of CLUSTER: we refuse CLUSTER as a whole.
     Commands,
     /// A page of an iteration: a cursor and some items.
     Page,
@@ -92,16 +92,16 @@ fn has(argv: &[Vec<u8>], wanted: &str) -> bool {
         .any(|word| word.eq_ignore_ascii_case(wanted.as_bytes()))
 }
 
-/// Returns whether the command is a SORT whose order Redis does not define: BY a pattern without `*`, or by weights
-/// as texts, which may be equal.
+/// Returns whether the command is a SORT for which Redis defines no order. One case is a pattern of BY without `*`. The
+/// other case is BY with ALPHA, which compares the weights as texts: two weights may be equal.
 fn sorts_nothing(argv: &[Vec<u8>]) -> bool {
     argv.windows(2).any(|pair| {
         pair[0].eq_ignore_ascii_case(b"by") && (!pair[1].contains(&b'*') || has(argv, "ALPHA"))
     })
 }
 
-/// Returns whether both replies to a command are equivalent, by the command's rule or by a listed exception. `before`
-/// is the previous command on the same connection, with its replies.
+/// Returns whether the two replies to a command are equivalent, by the command's rule or by a listed exception.
+/// `before` is the connection's previous command, with the replies.
 pub fn same(argv: &[Vec<u8>], before: Option<&Seen>, ours: &Reply, theirs: &Reply) -> bool {
     ours == theirs || alike(argv, before, ours, theirs) || exceptions::allowed(argv, ours, theirs)
 }
@@ -150,8 +150,8 @@ fn alike(argv: &[Vec<u8>], before: Option<&Seen>, ours: &Reply, theirs: &Reply) 
     }
 }
 
-/// Returns false if a member occurs twice although the count does not allow it. A negative count allows it. A command
-/// without a count as its third word and last one is not checked.
+/// Returns whether the members in a random reply are all distinct, or repeated members are allowed. The third word of
+/// the command is the count. A negative count allows repeated members. So does a command with more or fewer words.
 fn distinct(argv: &[Vec<u8>], leaves: &[&[u8]]) -> bool {
     if argv.len() != 3 || argv[2].starts_with(b"-") {
         return true;
@@ -162,7 +162,8 @@ fn distinct(argv: &[Vec<u8>], leaves: &[&[u8]]) -> bool {
     sorted.len() == leaves.len()
 }
 
-/// Returns the type, and the items in groups of `group`, sorted.
+/// Returns the reply's type and its items. The items are divided into groups of `group` items, and the groups are
+/// sorted.
 fn sorted(reply: &Reply, group: usize) -> (u8, Vec<Vec<Reply>>) {
     let chunks = reply.items().chunks(group);
     let mut groups: Vec<Vec<Reply>> = chunks.map(<[Reply]>::to_vec).collect();

@@ -1,4 +1,4 @@
-//! Scenes of several connections: one client blocks or subscribes, and another acts.
+//! Scenes of several connections: one client blocks or subscribes, and a second client acts.
 
 use crate::grammar::Sentence;
 use crate::step::{ACTOR, Argv, Step, Unit, WAITERS, call, calls};
@@ -10,7 +10,7 @@ fn say(rng: &mut Rng, line: &str) -> Vec<Argv> {
     Sentence::parse(&format!("1 {line}")).speak(rng)
 }
 
-/// Commands that may wait. In a wait that shall time out, the last word is replaced.
+/// Commands that may wait. The word `wait` becomes a timeout: a short one if the wait shall time out.
 const WAITS: [&str; 8] = [
     "BLPOP lkey+ wait",
     "BRPOP lkey+ wait",
@@ -22,7 +22,7 @@ const WAITS: [&str; 8] = [
     "BZMPOP wait #( zkey ) ( MIN | MAX ) [ COUNT small ]",
 ];
 
-/// Commands that may or may not serve the blocked clients.
+/// Commands for the client that acts. Some give a blocked client an element, and the others leave it blocked.
 const ACTS: [&str; 14] = [
     "RPUSH lkey val+",
     "RPUSH lkey val+",
@@ -88,7 +88,7 @@ pub fn blocking(rng: &mut Rng) -> Unit {
     unit
 }
 
-/// Makes a client listen to channels, and another client publish.
+/// Makes one client listen to channels, and a second client publish.
 pub fn listening(rng: &mut Rng) -> Unit {
     if is_missing("SUBSCRIBE") {
         return Vec::new();

@@ -1,4 +1,5 @@
-//! A seed's script: units of steps, all made before anything is sent.
+//! The script of a seed. A script consists of units, and a unit consists of steps. The whole script is made before any
+//! command is sent.
 
 use crate::grammar::{Sentence, spoil};
 use crate::scenes;
@@ -13,7 +14,7 @@ pub struct Script {
     pub seed: u64,
     /// True for each connection that speaks RESP3.
     pub resp3: [bool; CONNECTIONS],
-    /// The units in the order in which they run.
+    /// The units, in the order of execution.
     pub units: Vec<Unit>,
 }
 
@@ -21,7 +22,7 @@ struct Writer<'a> {
     rng: Rng,
     families: Vec<&'a Family>,
     conn: usize,
-    /// True for each connection that is within MULTI, as far as this can be known without replies.
+    /// True for each connection within MULTI. This is a guess, because the replies are not known.
     open: [bool; TALKERS],
     units: Vec<Unit>,
     commands: usize,
@@ -147,8 +148,7 @@ impl Writer<'_> {
         self.push(unit);
     }
 
-    /// Makes the steps of a unit from commands and `@` words. Returns no steps if one of them is impossible within
-    /// MULTI.
+    /// Makes the steps of a unit from commands and `@` words. Returns no steps if a step is impossible within MULTI.
     fn steps(&mut self, commands: Vec<Argv>) -> Unit {
         let (conn, open) = (self.conn, self.open[self.conn]);
         let mut unit = Vec::new();

@@ -1,7 +1,7 @@
 //! Shortens a script that fails.
 //!
-//! It leaves out ranges of units, first half of the script and then smaller and smaller ranges. A range is left out
-//! if the same command still diverges.
+//! It leaves out ranges of units. At first a range is half of the script, later ranges are smaller and smaller. A range
+//! stays out if the shorter script still fails.
 
 use crate::script::Script;
 use crate::step::Unit;

@@ -1,12 +1,11 @@
-//! The stall meter. One client sends PINGs while another runs a command that is known to be heavy, on our server and
-//! on Redis.
+//! The stall meter. One client sends PINGs while a second client runs a heavy command, on our server and on Redis.
 //!
-//! The slowest PING shows the effect of a command on other clients. It is measured in wall time, which a busy machine
-//! makes longer for both servers. The longest round of the server's loop is measured in processor time of its thread.
-//! It does not depend on other processes, so a test can limit it. Our server reports it as
-//! `loop_longest_round_cpu_us` of INFO. Redis does not report its longest round. It is taken to be the most processor
-//! time that the main thread uses between the sending and the reply of a PING. That includes all work of the thread
-//! for a load, not only the command itself.
+//! The slowest PING shows the effect of a command on other clients. PINGs are measured in wall time: on a busy machine
+//! all PINGs take longer. The longest round of the server's loop is measured in processor time of its thread. This time
+//! does not depend on other processes, so a test can limit it. Our server reports it as `loop_longest_round_cpu_us` of
+//! INFO. Redis does not report it. So the meter reads the processor time of Redis's main thread before each PING and
+//! after the reply. The largest difference counts as the longest round. It includes all work of the thread for a load,
+//! not only the command itself.
 //!
 //! ```sh
 //! scripts/bench-stalls.sh
@@ -30,7 +29,7 @@ use std::time::{Duration, Instant};
 /// All expired keys must be removed within this time.
 const EXPIRY: Duration = Duration::from_secs(120);
 
-/// The effect of one load on another client.
+/// The effect of one load on a client that PINGs.
 #[derive(Debug, Clone, Copy)]
 pub struct Stall {
     /// The longest time of a PING.
@@ -95,8 +94,7 @@ pub fn measure(pair: &Pair, side: Side, load: &Load, n: u64) -> Result<Stall> {
     Ok(stall)
 }
 
-/// Sends PINGs until `done` is set. `cpu` reads the clock of the server's thread, from which the longest round is
-/// computed.
+/// Sends PINGs until `done` is set. `cpu` reads the clock of the server's thread, to compute the longest round.
 fn ping(wire: &mut Wire, cpu: Option<&ThreadClock>, done: &AtomicBool) -> Result<Stall> {
     let mut stall = Stall {
         worst: Duration::ZERO,
@@ -160,8 +158,8 @@ fn await_expiry(control: &mut Wire) -> Result<()> {
     Ok(())
 }
 
-/// Sends requests and reads replies at the same time, as a pipelining client does. An error reply is a failure,
-/// except to a command within MULTI.
+/// Sends requests while reading replies, as a pipelining client does. Fails if a reply is an error. Errors among the
+/// items of an EXEC reply are ignored.
 fn pump(wire: Wire, requests: &Requests) -> Result<()> {
     let (mut reading, mut writing) = wire.split()?;
     std::thread::scope(|scope| {

@@ -12,7 +12,7 @@ pub const CONNECTIONS: usize = 5;
 /// A command's words.
 pub type Argv = Vec<Vec<u8>>;
 
-/// One step on both servers.
+/// One step on each server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// A command and its reply.
@@ -31,7 +31,7 @@ pub enum Step {
         /// The index of the cursor's word.
         cursor: usize,
     },
-    /// A value that is copied from each server to the other, with DUMP and RESTORE.
+    /// A value, copied from our server to Redis and from Redis to our server, with DUMP and RESTORE.
     Exchange {
         /// The key of the value.
         key: Vec<u8>,
@@ -64,11 +64,11 @@ pub enum Step {
     },
     /// Our server is ended without a checkpoint and restarted.
     Restart,
-    /// The data of both servers is compared.
+    /// A comparison of the servers' data.
     Compare,
 }
 
-/// Steps that are kept or removed together.
+/// Steps, kept or removed as a whole.
 pub type Unit = Vec<Step>;
 
 /// Makes a step that sends a command of these words.

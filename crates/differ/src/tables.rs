@@ -1,8 +1,8 @@
 //! The tables of commands. Each family has a file in `tables/` beside this crate's sources.
 //!
-//! A family is a group of commands that the script of a seed uses mainly. `PERDURA_DIFF_FAMILY` can name families.
-//! `base` is in every script: it makes keys of all types, and removes them. The files are read when a hunt begins, so
-//! a change of a table needs no compilation.
+//! A family is a group of related commands. The script of a seed uses a few families. `PERDURA_DIFF_FAMILY` can name
+//! them. `base` is in every script: it makes keys of all types, and removes them. The files are read when a hunt
+//! begins, so a change of a table needs no compilation.
 
 use crate::grammar::Sentence;
 use std::path::Path;

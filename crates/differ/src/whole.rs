@@ -1,4 +1,4 @@
-//! Steps that concern a whole value or keyspace: a whole iteration, and a value copied from one server to the other.
+//! Steps for a whole value or keyspace: a whole iteration, and values copied between the servers.
 
 use crate::divergence::Divergence;
 use crate::exceptions;
@@ -9,7 +9,7 @@ use crate::wire::encode;
 use crate::wires::Wires;
 use anyhow::Result;
 
-/// The most steps of an iteration. An iteration that takes more counts as endless and is ended.
+/// The maximum number of steps in an iteration. A longer iteration counts as endless, and the test ends it.
 const SCAN_STEPS_MAX: usize = 100_000;
 
 /// Runs a whole iteration on each server, and compares the sets of returned items.
@@ -47,7 +47,7 @@ pub(crate) fn scan(wires: &mut Wires, argv: &Argv, cursor: usize) -> Result<Opti
     Ok(differ.then(|| Divergence::new(argv, &found[0], &found[1]).at("(whole iteration)")))
 }
 
-/// Makes each server RESTORE, under another name, the DUMP that the other server made of a key.
+/// Makes the two servers exchange DUMPs of a key. Each server RESTOREs the received DUMP under a new name.
 pub(crate) fn exchange(wires: &mut Wires, key: &[u8]) -> Result<Option<Divergence>> {
     let dump: Argv = vec![b"DUMP".to_vec(), key.to_vec()];
     let seen = match wires.ask(dump)? {

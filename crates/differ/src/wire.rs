@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// The longest wait for a reply. A reply that is later counts as missing.
+/// The longest wait for a reply. A later reply counts as missing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A client on a Unix socket.
@@ -34,7 +34,7 @@ impl Wire {
         })
     }
 
-    /// Splits the connection in two: one for a thread that reads, and one for a thread that sends.
+    /// Splits the connection in two: one part for a reading thread, and one part for a sending thread.
     ///
     /// # Errors
     /// Errors of the socket.
@@ -58,7 +58,7 @@ impl Wire {
     /// Reads the next reply.
     ///
     /// # Errors
-    /// Errors of the socket, its end, and bytes that are not a reply.
+    /// Errors of the socket, the end of the connection, and bytes that are not a reply.
     pub fn read(&mut self) -> Result<Reply> {
         Reply::read(&mut self.stream).context("reading a reply")
     }

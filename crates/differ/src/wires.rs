@@ -7,7 +7,7 @@ use crate::step::{Argv, CONNECTIONS};
 use crate::wire::{Wire, encode};
 use anyhow::Result;
 
-/// The most commands that are sent at once on a connection.
+/// The maximum number of commands sent at once on a connection.
 pub(crate) const BATCH: usize = 128;
 
 /// The connections of a script, and a control connection to each server.

@@ -1,9 +1,9 @@
 //! The words of commands.
 //!
-//! Keys come from a small pool, so that commands often use the results of others. Each type has separate key names,
-//! but one key in eight is of another type. Values include those that break parsers: the empty value, binary, numbers
-//! at their limits, numbers with a blank. Deadlines are far from each other and from the present time. So no reply
-//! depends on the millisecond in which a server reads its clock.
+//! Keys come from a small pool, so that commands often use existing keys. Each type has separate key names, but one key
+//! in eight is of a wrong type. Some values are apt to break parsers: the empty value, binary, numbers at their limits,
+//! numbers with a blank. Deadlines are far apart and far from the present time. So no reply depends on the millisecond
+//! of a server's clock.
 
 use fastrand::Rng;
 
@@ -25,7 +25,7 @@ fn pick(rng: &mut Rng, words: &[&str]) -> Vec<u8> {
     words[rng.usize(..words.len())].as_bytes().to_vec()
 }
 
-/// Returns a key. `None`: it is not a class of keys.
+/// Returns a key. `None`: `class` is not a class of keys.
 fn key_of(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     let word = match class {
         "key" => any_key(rng),
@@ -45,7 +45,7 @@ fn key_of(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     Some(word)
 }
 
-/// Returns a word for stream commands. `None`: it is not a class of such words.
+/// Returns a word for stream commands. `None`: `class` is not a class of stream words.
 fn of_stream(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     let word = match class {
         "ekey" => key(rng, 'e'),
@@ -56,7 +56,7 @@ fn of_stream(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
             4 => [b"(".to_vec(), entry_id(rng)].concat(),
             _ => entry_id(rng),
         },
-        // Mostly `5-*`: the server then chooses the number, so the id is behind all other ids of that millisecond.
+        // Mostly `5-*`: the server then chooses the number, so the id comes after all other ids of that millisecond.
         "newid" => match rng.u8(0..50) {
             0..40 => b"5-*".to_vec(),
             40..43 => format!("{}-*", rng.u8(4..9)).into_bytes(),
@@ -70,7 +70,7 @@ fn of_stream(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     Some(word)
 }
 
-/// Returns a word for geo commands. `None`: it is not a class of such words.
+/// Returns a word for geo commands. `None`: `class` is not a class of geo words.
 fn of_place(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     let word = match class {
         "gkey" => key(rng, 'g'),
@@ -88,10 +88,10 @@ fn of_place(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     Some(word)
 }
 
-/// Returns a value or a number. `None`: it is not a class of such words.
+/// Returns a value or a number. `None`: `class` is not a class of values or numbers.
 fn value_of(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     let word = match class {
-        // `any` is an element of a sketch. `sketch` is mostly a damaged one.
+        // `any` is an element of a sketch. `sketch` is a sketch, sometimes a damaged one.
         "any" => rng.u32(..).to_string().into_bytes(),
         "sketch" => sketch(rng),
         "val" => value(rng),
@@ -119,7 +119,7 @@ fn value_of(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     Some(word)
 }
 
-/// Returns a script, a library, or a word from a list. `None`: it is not a class of such words.
+/// Returns a script, a library, or a word from a list. `None`: `class` is not a class of listed words.
 fn listed(class: &str, rng: &mut Rng) -> Option<Vec<u8>> {
     let word = match class {
         // `lua` is a script, `lib` a library, and `func` a function's name.
@@ -205,8 +205,8 @@ const JUNK: [&str; 40] = [
     "\u{fffd}",
 ];
 
-/// Returns a random or an invalid id. No number in it is too long for 64 bits. Such a number would leave an error
-/// code in Redis, which the next SORT would take for its own.
+/// Returns a random id, which is sometimes invalid. Each number in the id fits in 64 bits. A longer number would set an
+/// error code in Redis, and the next SORT would report that error.
 fn entry_id(rng: &mut Rng) -> Vec<u8> {
     const ODD: [&str; 11] = [
         "",
@@ -228,7 +228,7 @@ fn entry_id(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Returns a key of any type but a stream. Streams are left out because our WATCH detects more changes of them than
+/// Returns a key of any type but a stream. Streams are left out because our WATCH detects more changes of streams than
 /// Redis does.
 fn any_key(rng: &mut Rng) -> Vec<u8> {
     let family = ['s', 'h', 'l', 't', 'z', 'g', 'p'][rng.usize(..7)];
@@ -246,7 +246,8 @@ fn key(rng: &mut Rng, family: char) -> Vec<u8> {
     }
 }
 
-/// Returns a key of counters or, sometimes, of strings, so that strings become numbers, too.
+/// Returns the key of a counter. Sometimes returns the key of a string instead, to test the commands for numbers on
+/// strings.
 fn number_key(rng: &mut Rng) -> Vec<u8> {
     match rng.u8(..) {
         0..40 => key(rng, 's'),
@@ -342,7 +343,7 @@ fn score(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Returns a string with the head of a sparse sketch. Its runs of registers rarely add up to all registers.
+/// Returns a string that begins like a sparse sketch. Sometimes its runs of registers do not add up to all registers.
 fn sketch(rng: &mut Rng) -> Vec<u8> {
     let mut bytes = b"HYLL\x01\0\0\0\0\0\0\0\0\0\0\x80".to_vec();
     bytes[4] = if rng.u8(..) < 20 { rng.u8(..) } else { 1 };
@@ -463,8 +464,8 @@ fn member(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// Returns a number of seconds: mostly more than a day and at least 500 s from any other choice, sometimes an odd
-/// one.
+/// Returns a number of seconds. Most of the possible numbers are longer than a day and are multiples of 500. The others
+/// are unusual, such as 0.
 fn seconds(rng: &mut Rng) -> Vec<u8> {
     match rng.u8(..) {
         0..8 => b"0".to_vec(),
@@ -500,7 +501,7 @@ fn integer_limit(rng: &mut Rng) -> Vec<u8> {
     words[rng.usize(..words.len())].as_bytes().to_vec()
 }
 
-/// Returns every key that a script can write, except those that [`spoil`](crate::grammar::spoil) makes.
+/// Returns every key that a script can write, except for keys made by [`spoil`](crate::grammar::spoil).
 pub fn all_keys() -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
     for family in ["s", "h", "l", "t", "z", "g", "p", "x", "n", "f", "w_"] {

@@ -35,17 +35,18 @@ fn random_commands_have_the_replies_of_redis() {
     );
 }
 
-/// The longest round that a load may cause, unless it causes a longer one in Redis.
+/// The maximum time of one round of our server's loop under a load. If twice the time of Redis's round is longer, that
+/// is the maximum instead.
 const ROUND_MAX: Duration = Duration::from_millis(20);
-/// The longest round in the short run, whose machine may be shared and run at half its speed.
+/// The maximum time of a round in the short run. Other work may share its machine and halve its speed.
 const SHORT_ROUND_MAX: Duration = Duration::from_millis(40);
-/// A load whose round was too long is repeated up to this many times. The shortest round counts.
+/// The maximum number of repetitions of a load whose round was too long. The verdict uses the shortest measured round.
 const AGAIN: usize = 5;
-/// The longest time that another client's PING may take.
+/// The maximum time of a PING.
 const PING_MAX: Duration = Duration::from_millis(50);
 
-/// The short run limits only rounds, in processor time. A long run limits PINGs, too, and needs a release build on a
-/// quiet machine. `PERDURA_STALL_LOADS` selects loads by a part of their names.
+/// The short run checks only the rounds. A long run also checks the times of PINGs, and needs a release build on a
+/// quiet machine. Rounds are measured in processor time. `PERDURA_STALL_LOADS` selects loads by a part of their names.
 ///
 /// ```sh
 /// PERDURA_STALL_LOADS=SORT scripts/bench-stalls.sh

@@ -29,7 +29,7 @@ table! {
 }
 
 procedure! {
-    /// Moves money, and returns what is left.
+    /// Moves money. Returns the payer's new balance.
     pub fn transfer(cx, from: u64, to: u64, amount: i64) -> i64,
     on [Account(from), Account(to)] {
         let mut payer = cx.get::<Account>(from)?.ok_or("no such account")?;
@@ -38,7 +38,7 @@ procedure! {
         }
         payer.balance -= amount;
         cx.update(&payer)?;
-        // Read behind the write: the two accounts may be the same one.
+        // Read the payee after the payer is written: they may be the same account.
         cx.modify::<Account>(to, |payee| payee.balance += amount)?;
         Ok(payer.balance)
     }
@@ -117,8 +117,7 @@ fn main() -> Result<(), Box<dyn StdError>> {
     let mine = db.read(|tx| tx.by(Account::by_owner, "owner 3").collect::<Vec<_>>())?;
     println!("owner 3 has {} accounts", mine.len());
 
-    // This ends the process's use of the database without closing it. All transfers that were
-    // waited for are in the log.
+    // This stops using the database without closing it. All transfers that a thread waited for are in the log.
     db.abandon();
     let db = open(&path)?;
     let again = db.report().ordered.map_or(0, |ordered| ordered.played);

@@ -1,8 +1,8 @@
 //! A queue of jobs. Producers add jobs and workers take them. Each job is done exactly once,
-//! although the process ends in the middle.
+//! even if the process ends in the middle of a job.
 //!
-//! A worker moves a job to the list `running`, in one transaction. When the job is done, the worker removes it from
-//! `running` and records the result, in another transaction. Jobs that a crash leaves in `running` go back to the
+//! A worker moves a job to the list `running`, in one transaction. When the job is done, the worker removes the job
+//! from `running` and records the result, in a second transaction. Jobs that a crash leaves in `running` go back to the
 //! queue.
 //!
 //! ```sh
@@ -50,7 +50,7 @@ fn finish(db: &Db, job: &[u8]) -> Result<(), Fault> {
     })
 }
 
-/// Puts jobs that were taken but not done back into the queue. Returns their number.
+/// Puts jobs from `running` back into the queue. Returns the number of jobs.
 fn recover(db: &Db) -> Result<u64, Fault> {
     db.write(|tx| {
         let mut count = 0;

@@ -1,7 +1,7 @@
-//! A time series: measurements of many sensors in an ordered map of bytes, whose keys sort by sensor
-//! and then by time.
+//! A time series: measurements of many sensors in an ordered map of bytes. The map is sorted by sensor and then by
+//! time.
 //!
-//! It shows ordered keys, ranges and prefixes from either end, and the removal of old values.
+//! It shows ordered keys, ascending and descending ranges and prefixes, and the removal of old values.
 //!
 //! ```sh
 //! cargo run --release -p perdura --example series
@@ -15,8 +15,8 @@ const SENSORS: u16 = 20;
 const MINUTES: u64 = 120;
 const KEPT_MINUTES: u64 = 60;
 
-/// Returns the key of a minute of a sensor. It consists of big-endian numbers, whose byte order is their numerical
-/// order.
+/// Returns the key for a sensor and a minute. The key consists of big-endian numbers, because these sort numerically as
+/// bytes.
 fn key(sensor: u16, minute: u64) -> Vec<u8> {
     [&sensor.to_be_bytes()[..], &minute.to_be_bytes()[..]].concat()
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use perdura::{Db, Error, Options};
 
-/// The time for which an unused session lives.
+/// The lifetime of an unused session.
 const IDLE: Duration = Duration::from_millis(1500);
 const SESSIONS: usize = 200;
 
@@ -47,7 +47,7 @@ impl Store {
         })
     }
 
-    /// Sets a session's expiry to the idle time from now, and returns the session's user. This does not wait for
+    /// Makes a session expire after the idle time, counted from now. Returns the session's user. This does not wait for
     /// durability: after a crash the session may expire a little earlier.
     fn touch(&self, id: usize) -> Result<Option<String>, Error> {
         let (db, key) = (&self.db, Store::key(id));

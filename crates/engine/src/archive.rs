@@ -1,7 +1,7 @@
-//! The archive of an open database: what the archiver needs of it.
+//! The archiving of an open database: it opens the archive, adds runs, and continues while the archive is away.
 //!
 //! ```text
-//!  step: archiver ──► a run exists ──► a manifest names it ──► the log may be cut behind it (`set_archived`)
+//!  step: archiver ──► a run exists ──► a manifest names it ──► the log up to its end may be cut (`set_archived`)
 //! ```
 //!
 //! A failure of the archive's disk does not stop the database. The error is listed with other
@@ -11,7 +11,7 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`backlog`] | runs wait on the log's disk while the archive is away |
-//! | `of_core` | the questions that an archive's writer asks a database |
+//! | `of_core` | the functions of [`Core`] that an archive's writer calls |
 
 pub mod backlog;
 mod of_core;
@@ -40,16 +40,15 @@ use backlog::{Backlog, BacklogOptions, BacklogStats, Opener, Turn};
 struct Running {
     store: Arc<Store>,
     archiver: Archiver,
-    /// A run whose file is written, and the manifest change under way that makes it part of
-    /// `store`.
+    /// A written run, and the manifest change under way that adds the run to `store`.
     naming: Option<(Publication, ArchivedRun)>,
     row: Generation,
     backlog: Option<Backlog>,
-    /// True if the last turn was the backlog's. The backlog and the archiver take turns.
+    /// True if the backlog took the last turn. The backlog and the archiver take turns.
     turns: bool,
 }
 
-/// Archives a database onto a disk, one I/O a step. Opening the archive counts as one step.
+/// The archiving of a database onto a disk. Each step does one I/O, except for the step that opens the archive.
 pub struct Archiving {
     disk: Arc<dyn Disk>,
     life: u64,
@@ -59,13 +58,13 @@ pub struct Archiving {
     running: Option<Running>,
     lent: Lent,
     proving: Proving,
-    /// True if the last step was the proof's. While both have work, the proof and the archiver take
-    /// steps in turn.
+    /// True if the standing proof took the last step. While the proof and the archiver both have work, their steps
+    /// alternate.
     proves: bool,
     /// The damaged backups that the last opening found, until [`Archiving::take_damaged`] takes the
     /// list.
     damaged: Option<Vec<String>>,
-    /// `None`: while the archive is away, no runs are made and the log is kept.
+    /// The options of the backlog. `None`: while the archive is away, no runs are made and the log is kept.
     backlog: Option<BacklogOptions>,
     /// True if the archive was away at the last attempt to find it.
     is_away: bool,
@@ -73,13 +72,13 @@ pub struct Archiving {
     looks: bool,
     /// The archive's last error, until [`Archiving::take_trouble`] takes it.
     trouble: Option<Error>,
-    /// Runs that were moved from the backlog into the archive.
+    /// Count of runs moved from the backlog into the archive.
     drained: u64,
 }
 
 impl Archiving {
-    /// Returns archiving onto a disk. The first step opens the archive there, or makes it. `life` is a random number
-    /// that differs for each opening of the archive, in this process or another.
+    /// Returns an `Archiving` that writes to this disk. Its first step opens the archive there, or makes it. `life` is
+    /// a random number for this opening of the archive. Every opening in any process needs a different number.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, life: u64) -> Archiving {
         Archiving {
@@ -109,13 +108,13 @@ impl Archiving {
     }
 
     /// Sets the method of run generation. [`Generation::Unsorted`] is for measuring only: its output does not enter the
-    /// archive, so records that a cut removes from the log are lost.
+    /// archive, so records are lost when the log is cut.
     #[must_use]
     pub fn by(self, row: Generation) -> Archiving {
         Archiving { row, ..self }
     }
 
-    /// Sets the approximate bytes of records after which a run ends. The default is [`WORKSPACE_BYTES`].
+    /// Sets the approximate size, in bytes, of the records in a run. The default is [`WORKSPACE_BYTES`].
     #[must_use]
     pub fn with_workspace(mut self, bytes: usize) -> Archiving {
         self.workspace_bytes = bytes;
@@ -123,7 +122,7 @@ impl Archiving {
     }
 
     /// Returns the durable end of a database's archive, or of the backlog that continues the archive. `None`: the
-    /// database has neither. `logs` are the disks of the log's streams. Changes nothing.
+    /// database has no archive and no backlog. `logs` are the disks of the log's streams. Changes nothing.
     ///
     /// # Errors
     /// The errors of the disks; [`Error::Corrupt`] for a manifest that is missing or damaged.
@@ -156,7 +155,8 @@ impl Archiving {
         Ok(Some(end_of(&store)))
     }
 
-    /// Asks for runs up to this epoch; see [`Archiver::cut_at`]. The call has no effect before the archive is open.
+    /// Asks the archiver for runs up to this epoch; see [`Archiver::cut_at`]. The archiver ends the run that contains
+    /// the epoch early: once it has read the epoch. The call has no effect before the archive is open.
     pub fn cut_at(&mut self, epoch: Epoch) {
         if let Some(running) = &mut self.running {
             running.archiver.cut_at(epoch);
@@ -194,8 +194,8 @@ impl Archiving {
         self.looks = true;
     }
 
-    /// Takes the archive's last error, if an error occurred since the last call. The backlog has continued despite the
-    /// error.
+    /// Takes the archive's last error. `None`: no error occurred since the last call. Despite the error, runs are still
+    /// written into the backlog.
     pub fn take_trouble(&mut self) -> Option<Error> {
         self.trouble.take()
     }
@@ -212,7 +212,7 @@ impl Archiving {
         }
     }
 
-    /// Returns the durable end of the archive itself. `None` while it is not open.
+    /// Returns the durable end of the archive, without the runs in the backlog. `None` while the archive is not open.
     #[must_use]
     pub fn held(&self) -> Option<EpochEnds> {
         let running = self.running.as_ref()?;
@@ -242,7 +242,7 @@ impl Archiving {
     /// # Errors
     /// As [`Store::open`] and [`Store::create`], [`Archiver::step`], [`Publication::step`] and [`Core::set_archived`];
     /// [`Error::Usage`] if the database is archived and the archive is missing. The next step opens the archive again.
-    /// With a backlog, [`take_trouble`](Self::take_trouble) returns the archive's errors, and the backlog continues.
+    /// With a backlog, [`take_trouble`](Self::take_trouble) returns the archive's errors, and runs go to the backlog.
     pub fn step(&mut self, core: &Core) -> Result<ArchiverStep> {
         let Some(running) = self.running.take() else {
             let running = self.open(core)?;
@@ -255,7 +255,7 @@ impl Archiving {
         }
     }
 
-    /// Continues with an archive or a backlog that was opened.
+    /// Continues with the archive or the backlog that a step has opened.
     fn run_on(&mut self, running: Running) {
         assert!(self.running.is_none(), "one archiver is at work");
         let is_archive = running.backlog.is_none();
@@ -269,14 +269,15 @@ impl Archiving {
     fn step_at_archive(&mut self, core: &Core, mut running: Running) -> Result<ArchiverStep> {
         assert!(!self.is_away, "the archive is open");
         core.wal().hold_growth(false);
-        // While both have work, the archiver and the proof take steps in turn.
+        // The archiver and the proof take steps in turn while both have work.
         self.proves = !self.proves && self.proving.is_busy() && self.row.makes_runs();
         if self.proves && self.proving.step(core, &running.store) {
             self.running = Some(running);
             return Ok(ArchiverStep::Working);
         }
         let mut step = running.step(core, &self.proving);
-        // A proof begins when the archiver is idle or has just added a run. Under load the archiver is never idle.
+        // A proof may begin when the archiver is idle. Under load it is never idle, so a proof may also begin after a
+        // new run.
         let is_time = matches!(step, Ok(ArchiverStep::Idle | ArchiverStep::Run(_)));
         if is_time
             && self.row.makes_runs()
@@ -288,14 +289,14 @@ impl Archiving {
         if step.is_ok() {
             self.running = Some(running);
         } else {
-            // The archive is opened again only after its other users have dropped it, and with it its lock.
+            // The archive is opened again only after its other users have dropped it and so released its lock.
             self.lent.set(None);
         }
         step
     }
 
-    /// Takes a step while a backlog is in use. The archiver, which writes into the backlog, takes turns with the
-    /// backlog itself, which merges its runs or moves them into the archive.
+    /// Takes a step while a backlog is in use. Two kinds of steps alternate. The archiver writes runs into the backlog.
+    /// The backlog merges runs, or moves runs into the archive.
     fn step_away(&mut self, core: &Core, mut running: Running) -> Result<ArchiverStep> {
         let Some(backlog) = &mut running.backlog else {
             unreachable!("it was opened with a backlog");
@@ -425,7 +426,8 @@ impl Archiving {
         Opener { core, life, images }
     }
 
-    /// Begins to archive into a store, from the store's end on. `wall_us` is the latest moment up to that end.
+    /// Prepares an archiver that adds runs to a store. The first run begins at the store's end. `wall_us` is the time
+    /// of the latest moment up to that end.
     fn archive_into(
         &self,
         core: &Core,
@@ -558,7 +560,7 @@ impl Running {
     }
 }
 
-/// Returns the end of an archive's runs, or the position at which the first run will begin.
+/// Returns the end of an archive's runs. If the archive has no run, returns the point where its first run will start.
 fn end_of(store: &Store) -> EpochEnds {
     let manifest = store.manifest();
     assert!(manifest.end > Epoch(0), "epochs count from 1");
@@ -568,7 +570,7 @@ fn end_of(store: &Store) -> EpochEnds {
     }
 }
 
-/// Returns the latest moment of an archive's runs; 0 if none has one.
+/// Returns the time of the latest moment in an archive's runs; 0 if no run has a moment.
 fn last_moment(store: &Store) -> Result<u64> {
     let runs: Vec<_> = store.manifest().runs().collect();
     for id in runs.into_iter().rev() {

@@ -1,5 +1,4 @@
-//! Figures of an archive: how far it is behind the log, its contents, whether it can restore the database, and its
-//! faults.
+//! Figures of an archive: lag, contents, faults, and whether the archive can restore the database.
 
 use std::sync::atomic::Ordering;
 
@@ -18,8 +17,8 @@ use crate::stats::{ArchiveStats, BackupState, DrillStats, ProofStats};
 pub const UNPROVEN_MAX: u64 = 4;
 
 impl AtArchive {
-    /// Returns the archive's fault, if it has one: the archive is away, a proof or a drill has failed, no proof was
-    /// made for too long, or backups are missing.
+    /// Returns the archive's fault: the archive cannot be reached, a proof or a drill has failed, no proof was made for
+    /// too long, or backups are missing. `None`: no fault is known, or the database has no archive.
     pub fn alarm(&self) -> Option<String> {
         if !self.archives {
             return None;
@@ -39,7 +38,8 @@ impl AtArchive {
         proven.or_else(|| self.ground.delays.why(Work::Backups))
     }
 
-    /// Returns the alarm of an archive that is away, with the consequences.
+    /// Returns the alarm for an archive that cannot be reached. Its text says how much data waits, and whether writes
+    /// are accepted.
     fn absence(&self, backlog: &BacklogStats) -> String {
         let why = self.ground.delays.why(Work::Archive);
         let writes = match backlog.full {
@@ -96,7 +96,7 @@ impl AtArchive {
         ))
     }
 
-    /// Returns figures of the archive and of the backups that are made; `None` if the database is not archived.
+    /// Returns the archive's figures, including `backup`; `None` if the database is not archived.
     pub fn figures(&self, backup: BackupState) -> Option<ArchiveStats> {
         let end = self.ground.core.archived();
         if !self.archives && end.is_none() {
@@ -138,7 +138,7 @@ impl AtArchive {
         Some(stats)
     }
 
-    /// Returns whether the archive restores the database: `yes`, or `no` and the reason.
+    /// Returns whether the archive can restore the database: `yes`, or `no` and the reason.
     fn restorable(&self, manifest: Option<&Manifest>, proof: &ProofStats) -> String {
         if !self.archives {
             return "no: this server runs without its archive, and keeps the log for it".into();

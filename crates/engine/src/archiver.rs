@@ -20,29 +20,29 @@ use crate::yielding::{Lag, Side, Yielding, urgency_of_lag};
 /// The archiver looks for durable epochs this often.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The archive of an open database: the state that the database's threads share.
+/// The state of an open database's archive, which the database's threads share.
 pub(crate) struct AtArchive {
     /// The database.
     pub ground: Arc<Ground>,
     /// True if an archive is configured.
     pub archives: bool,
-    /// The archive, if one is configured. A thread that takes a step holds the lock, also during
+    /// The steps of archiving, if an archive is configured. A thread holds this lock while it takes a step, also during
     /// the step's I/O.
     archiving: Mutex<Option<Archiving>>,
     /// The archive while it is open.
     pub lent: Lent,
-    /// The highest epoch up to which runs were requested.
+    /// The highest epoch passed to [`ask_to`](Self::ask_to): runs up to this epoch are wanted.
     to: AtomicU64,
     /// The figures of the archive since the database was opened.
     pub stats: Mutex<ArchiveStats>,
-    /// The archive's distance behind the log.
+    /// The archive's lag.
     lag: Mutex<Lag>,
-    /// The time at which the archive last held all durable epochs.
+    /// The last time when the archive held all durable epochs.
     pub caught_up_ns: AtomicU64,
 }
 
 impl AtArchive {
-    /// Returns the shared state for `archiving`, which is `None` if no archive is configured.
+    /// Returns the shared state. `archiving` is `None` if no archive is configured.
     pub fn new(ground: &Arc<Ground>, archiving: Option<Archiving>) -> AtArchive {
         AtArchive {
             ground: Arc::clone(ground),
@@ -56,7 +56,7 @@ impl AtArchive {
         }
     }
 
-    /// Runs one of the archiver's two threads.
+    /// Runs one of the archiver's two threads; `side` says which.
     pub fn archiver(&self, side: Side) {
         side.begin();
         let mut yielding = Yielding::default();
@@ -78,8 +78,7 @@ impl AtArchive {
         }
     }
 
-    /// Notes how far the archive is behind the log. Returns the urgency of archiving, in
-    /// thousandths.
+    /// Records the archive's lag. Returns the urgency of archiving, in thousandths.
     fn archive_urgency(&self) -> u64 {
         let wal = self.ground.core.wal();
         let now_ns = self.ground.now_ns();
@@ -123,8 +122,8 @@ impl AtArchive {
             return true;
         }
         if wal.is_short() {
-            // The log is short of room, and a checkpoint cuts only the part that the archive has.
-            // So ask for runs up to the durable end.
+            // The log is short of room, and a checkpoint cuts only the part of the log that the archive has. So request
+            // runs up to the durable end.
             archiving.cut_at(wal.durable(Rung::Disk));
         }
         archiving.cut_at(Epoch(self.to.load(Ordering::SeqCst)));
@@ -172,7 +171,8 @@ impl AtArchive {
         }
     }
 
-    /// Notes that archiving succeeds, in the archive or in its backlog.
+    /// Records that a step of archiving has succeeded. If `is_away`, the step wrote to the backlog instead of the
+    /// archive.
     fn archived_well(&self, is_away: bool) {
         self.ground.delays.done(Work::Backlog);
         if !is_away {

@@ -1,4 +1,4 @@
-//! The threads of the voucher and the housekeeper.
+//! The threads of the voucher and the housekeeper. The voucher writes the log's last durable epoch into the anchor.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use perdura_wal::Rung;
 use crate::delays::Work;
 use crate::ground::Ground;
 
-/// The pause of either thread between two checks for work.
+/// The pause of a background thread between two checks for work.
 const TICK: Duration = Duration::from_millis(20);
 /// The housekeeper's pause while elements of deleted collections wait to be removed.
 const HURRY_TICK: Duration = Duration::from_millis(1);
 /// The housekeeper looks for expired rows once in this many ticks.
 const PURGE_TICKS: u64 = 5;
-/// The pause between two parts of a segment that is being zeroed.
+/// A new segment is zeroed in parts, with this pause between two parts.
 const ZEROING_PAUSE: Duration = Duration::from_millis(1);
 
-/// While the log is written, the anchor's vouched epoch is updated at least this often,
-/// nanoseconds.
+/// The approximate time, in nanoseconds, between two updates of the anchor's vouched epoch. The voucher updates it only
+/// while the log is written.
 const VOUCH_NS: u64 = 1_000_000_000;
 
 /// Runs the housekeeper's thread.
@@ -43,7 +43,7 @@ pub(crate) fn housekeeper(ground: &Ground) {
                 }
                 let failed = prepared.is_err();
                 ground.note_log(work, prepared.map(drop));
-                // Writers may have waited for this segment, and may wait for the next one.
+                // Writers may have waited for this segment. Wake them before the next one is prepared.
                 ground.announce();
                 if failed {
                     break;
@@ -73,8 +73,8 @@ pub(crate) fn housekeeper(ground: &Ground) {
     }
 }
 
-/// Reports to the anchor about once a second how far the log is durable. It has a separate thread because the
-/// housekeeper may zero a segment for longer than that.
+/// Updates the anchor's vouched epoch about once a second. The voucher has its own thread because the housekeeper may
+/// spend more than a second on zeroing one segment.
 pub(crate) fn voucher(ground: &Ground) {
     let mut not_before_ns = 0;
     let mut checked_ns = 0;
@@ -113,11 +113,11 @@ pub(crate) fn voucher(ground: &Ground) {
     }
 }
 
-/// Takes one purge step for each partition. Returns true if a step reached its limit, so that more work is likely.
+/// Takes one purge step for each partition. Returns true if more work is likely, because a step reached the limit.
 fn purge(ground: &Ground) -> bool {
     let mut much = false;
     for _ in 0..ground.core.heap().geometry().partitions {
-        // The log is full or the database has stopped. Expired rows are hidden already, so their
+        // An error means that the log is full or the database has stopped. Expired rows are hidden already, so their
         // removal can wait.
         match ground.core.purge_step() {
             Ok(done) => {

@@ -1,13 +1,13 @@
-//! Backups of an open database: a thread that takes a checkpoint, holds its image, and copies it into the archive.
+//! Backups of an open database: a thread takes a checkpoint, pins the image, and copies the image into the archive.
 //!
 //! ```text
-//!  checkpoint ──► pin the image ──► copy, 64 pages a step ──► the archive holds the log up to its end ──► manifest
+//!  checkpoint ──► pin the image ──► copy, 64 pages a step ──► the archive has the log to the image's end ──► manifest
 //! ```
 //!
 //! An archive without a backup restores nothing. So the first backup is made without a request, and retried while it
-//! fails. While the image is copied, one more checkpoint may run. The second checkpoint would overwrite the image, so
-//! it waits for the copy. If the log runs out of room during this wait, or the database is being closed, the copy is
-//! given up.
+//! fails. While the image is copied, one more checkpoint may run. The checkpoint after that one would overwrite the
+//! image, so it waits for the copy. If the log runs out of room during this wait, or the database is being closed, the
+//! copy is given up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,10 +26,11 @@ use crate::stats::{BackupState, ListedBackup};
 
 /// The thread checks for requests this often.
 const TICK: Duration = Duration::from_millis(20);
-/// The interval at which the thread checks for a drill's report, nanoseconds.
+/// The interval between checks for a drill's report, nanoseconds.
 const LOOK_NS: u64 = 5_000_000_000;
 
-/// The requests for backups and the outcome of the last one. Attempts are numbered from 1.
+/// The requests for backups and the outcome of the last one. `started` is the number of the last attempt. Attempts are
+/// numbered from 1.
 #[derive(Default)]
 struct Backups {
     wanted: bool,
@@ -43,7 +44,7 @@ pub(crate) struct Backer {
     ground: Arc<Ground>,
     archive: Arc<AtArchive>,
     checkpoints: Arc<Checkpointer>,
-    /// Requests, and the outcome of the last backup. `ended` signals the end of a backup.
+    /// Requests, and the outcome of the last backup. The condition variable `ended` signals the end of a backup.
     book: Mutex<Backups>,
     ended: Condvar,
 }
@@ -129,8 +130,8 @@ impl Backer {
         book.outcome = Some(outcome);
     }
 
-    /// Asks for a backup and returns its number. A backup that is already being made may lack the newest writes, so it
-    /// does not count: a new backup follows it.
+    /// Requests a backup. Returns the number of the attempt that will make it. An attempt that is already running does
+    /// not count, because its backup may lack the newest writes.
     pub fn want(&self) -> Result<u64> {
         if !self.archive.archives {
             return Err(Error::Usage(
@@ -183,7 +184,7 @@ impl Backer {
         listed.collect()
     }
 
-    /// Returns the progress and the outcome of backups.
+    /// Returns the progress of the running backup, and the outcome of the last one.
     pub fn state(&self) -> BackupState {
         self.book.lock().state.clone()
     }

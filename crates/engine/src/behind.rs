@@ -1,8 +1,8 @@
-//! The distance of the log's disks behind the appended log: now, and the greatest since the
-//! database was opened.
+//! The part of the log that is not durable yet: its size and its age, now and at their maximum since
+//! the database was opened.
 //!
-//! The maxima are noted just before a value can fall. The age of the oldest write grows until D, the durable epoch,
-//! advances. The bytes grow until a write of the log begins or ends.
+//! Each maximum is updated just before the value can fall. The age is that of the oldest write. It grows until D, the
+//! durable epoch, advances. The number of bytes grows until a write to the log's disks begins or ends.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use perdura_wal::Rung;
 
 use crate::core::Core;
 
-/// The most that the disks were behind the log since the database was opened.
+/// The maximum size and the maximum age of the part of the log that was not durable, since the database was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Worst {
     bytes: AtomicU64,
@@ -28,12 +28,12 @@ impl Worst {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the greatest age of a write that was not on the disks, microseconds.
+    /// Returns the greatest age, in microseconds, of a write that was not on the disks.
     pub fn age_us(&self) -> u64 {
         self.age_ns.load(Ordering::Relaxed) / 1000
     }
 
-    /// Updates the maxima with how far the disks are behind now.
+    /// Updates the maxima with the present bytes and age.
     pub fn note(&self, core: &Core) {
         if core.wal().is_idle() {
             return;
@@ -45,8 +45,9 @@ impl Worst {
         self.bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// Runs `raise`. If D advances during it, updates the maximum age with the age that the oldest
-    /// write had before.
+    /// Runs `raise`, which may advance the durable epoch. Updates the maximum number of bytes before `raise` runs. If
+    /// the durable epoch advances, updates the maximum age afterwards. It uses the age of the write that was the oldest
+    /// waiting write before `raise`.
     pub fn watch<T>(&self, core: &Core, raise: impl FnOnce() -> T) -> T {
         let wal = core.wal();
         let Some(since_ns) = wal.waiting_since_ns(Rung::Disk) else {

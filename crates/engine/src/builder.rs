@@ -12,8 +12,7 @@ use crate::durability::Durability;
 use crate::options::Options;
 use crate::typed::{AcceptDivergence, LogForm, Registered};
 
-/// Collects the settings, tables and procedures with which a database is opened; see
-/// [`Db::builder`].
+/// Collects settings, tables and procedures for opening a database; see [`Db::builder`].
 #[derive(Debug, Clone)]
 #[must_use = "`open` opens the database"]
 pub struct Builder {
@@ -24,14 +23,14 @@ pub struct Builder {
 }
 
 impl Db {
-    /// Begins to open the database in a directory with typed tables and procedures.
+    /// Returns a builder that opens the database in directory `data`, with typed tables and procedures.
     pub fn builder(data: impl Into<PathBuf>) -> Builder {
         Builder::with(Options::new(data))
     }
 }
 
 impl Builder {
-    /// Begins to open a database with the given settings.
+    /// Returns a builder with the given settings, and no tables or procedures yet.
     pub fn with(options: Options) -> Builder {
         Builder {
             options,
@@ -47,7 +46,7 @@ impl Builder {
         self
     }
 
-    /// Registers a procedure: calls of it can be logged as commands, and replayed.
+    /// Registers a procedure, so that its calls can be logged as commands and replayed.
     pub fn procedure<P: Procedure>(mut self, _procedure: P) -> Builder {
         self.procedures.push(Registered::of::<P>());
         self
@@ -59,13 +58,13 @@ impl Builder {
         self
     }
 
-    /// Sets the durability that a commit has when a waiting call such as [`Db::write`] returns.
+    /// Sets the durability that [`Db::write`] and other waiting calls wait for.
     pub fn durability(mut self, durability: Durability) -> Builder {
         self.options.durability = durability;
         self
     }
 
-    /// Sets the form in which the log holds changes of key-addressed tables.
+    /// Sets the form in which the log records changes of key-addressed tables.
     pub fn log(mut self, form: LogForm) -> Builder {
         self.options.typed.log = form;
         self
@@ -83,9 +82,9 @@ impl Builder {
         self
     }
 
-    /// Accepts the results of a replay that differ from the log, because a procedure is not deterministic or its text
-    /// has changed. The new results then replace the logged ones. `hear` is called with each record that differs. The
-    /// open ends with a checkpoint, so the next open does not replay these records.
+    /// Accepts a replay whose results differ from the logged results. They differ if a procedure is not deterministic
+    /// or its text has changed. The new results then replace the logged results. `hear` is called with each record that
+    /// differs. After the replay, the opening takes a checkpoint. So the next opening does not replay these records.
     pub fn accept_divergence(
         mut self,
         hear: impl Fn(&Divergence) + Send + Sync + 'static,
@@ -101,7 +100,7 @@ impl Builder {
         self
     }
 
-    /// Changes the other settings.
+    /// Changes settings.
     pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Builder {
         change(&mut self.options);
         self

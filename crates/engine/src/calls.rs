@@ -8,7 +8,7 @@ use crate::db::Db;
 use crate::map;
 use crate::transact::Attempt;
 
-/// A call that is visible to others and will be durable.
+/// A procedure call with visible changes, which may not be durable yet.
 #[must_use = "the call is durable when `wait` has returned"]
 pub struct Pending<R> {
     db: Db,
@@ -31,7 +31,7 @@ impl<R> Pending<R> {
         &self.value
     }
 
-    /// Returns the ticket. Calls of one thread become durable in their order.
+    /// Returns the ticket of the call. Calls of one thread become durable in the order of the calls.
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }
@@ -51,8 +51,7 @@ impl Db {
         Ok(self.submit(procedure, args)?.wait()?)
     }
 
-    /// Runs a procedure and returns as soon as its changes are visible to others, before they are
-    /// durable.
+    /// Runs a procedure and returns when the changes are visible to other threads, before the changes are durable.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -84,8 +83,8 @@ impl Db {
     }
 
     /// Drops a typed table with all its rows. Returns false if no table has that name. The drop is durable when this
-    /// returns. Verbs on the table fail from then on. A program that still declares the table gets a new, empty table
-    /// when it opens the database again.
+    /// returns. From then on, reads and writes of the table fail. A program that still declares the table gets a new,
+    /// empty table when it opens the database again.
     ///
     /// ```
     /// # perdura::table! { pub struct Visit in "visits" { key(id: u64), page: String } }

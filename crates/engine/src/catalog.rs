@@ -36,7 +36,7 @@ fn procedure_key(id: u32) -> Vec<u8> {
     key
 }
 
-/// Writes the row of a table's name.
+/// Writes a table's row into the catalog, under the table's name.
 pub(crate) fn put_table(tx: &mut Tx<'_>, name: &str, entry: &Entry) -> Result<()> {
     let mut value = Vec::new();
     value.put_varint(u64::from(entry.id.0));
@@ -51,8 +51,8 @@ pub(crate) fn put_table(tx: &mut Tx<'_>, name: &str, entry: &Entry) -> Result<()
     tx.put_catalog(CATALOG, &row_key(name), &value)
 }
 
-/// Returns the catalog's entry for a table name, within a transaction that holds every latch.
-/// `None`: no such table.
+/// Returns the catalog's entry for a table name, within a transaction that holds every latch. `None`: the table does
+/// not exist.
 pub(crate) fn find_table(tx: &Tx<'_>, name: &str) -> Result<Option<Entry>> {
     let key = row_key(name);
     let Some(row) = tx.peek(CATALOG, &key)? else {
@@ -64,7 +64,7 @@ pub(crate) fn find_table(tx: &Tx<'_>, name: &str) -> Result<Option<Entry>> {
     Ok(tables.remove(name))
 }
 
-/// Removes the row of a table's name.
+/// Removes a table's row from the catalog.
 pub(crate) fn remove_table(tx: &mut Tx<'_>, name: &str) -> Result<()> {
     let was_there = tx.delete(CATALOG, &row_key(name))?;
     assert!(was_there, "table {name} is in the catalog");
@@ -96,14 +96,14 @@ pub(crate) fn put_procedure(
     })
 }
 
-/// Notes the id that the next table gets.
+/// Writes the id that the next new table will get.
 pub(crate) fn put_next_id(tx: &mut Tx<'_>, next: u32) -> Result<()> {
     put_number(tx, NEXT_ID, next)?;
     assert_eq!(read_next_id(tx)?, next, "the next transaction reads it");
     Ok(())
 }
 
-/// Returns the id of the next table, which was never used.
+/// Returns the id that the next new table will get. No table ever had this id.
 pub(crate) fn read_next_id(tx: &Tx<'_>) -> Result<u32> {
     read_number(tx, NEXT_ID)
 }
@@ -136,8 +136,7 @@ pub(crate) fn damaged(what: &str) -> Error {
     )
 }
 
-/// Returns the error for a table whose kind this build does not know, because a newer build made
-/// the table.
+/// Returns the error for a table of an unknown kind, made by a newer build.
 fn unknown_kind(table: &str, UnknownKind { part, code }: UnknownKind) -> Error {
     Error::corrupt(
         format!("catalog (table 0), table {table}"),
@@ -163,9 +162,9 @@ pub(crate) struct Entry {
 pub(crate) struct ProcedureRow {
     pub id: u32,
     pub name: String,
-    /// The hash of its text.
+    /// The hash of the procedure's text.
     pub hash: u64,
-    /// Its argument types.
+    /// The procedure's argument types.
     pub types: String,
 }
 
@@ -180,7 +179,7 @@ pub(crate) fn tables_of(heap: &Heap) -> Result<Tables> {
     Ok(tables)
 }
 
-/// Adds the tables whose catalog rows are in one partition.
+/// Adds to `tables` each table whose catalog row is in this partition.
 fn read_tables(part: &Partition, tables: &mut Tables) -> Result<()> {
     let mut read = Ok(());
     part.for_each(CATALOG, |row| {
@@ -251,8 +250,8 @@ fn read_procedure(key: &[u8], value: &[u8]) -> Result<Option<ProcedureRow>> {
     parsed.map(Some).ok_or_else(|| damaged("a procedure's row"))
 }
 
-/// Returns the kinds of a heap's tables, the catalog's included, for the restart. The catalog must
-/// be indexed.
+/// Returns the kind of each table of a heap, including the catalog itself, for the restart. The catalog must be
+/// indexed.
 fn read_catalog(heap: &Heap) -> Result<Catalog> {
     let tables = tables_of(heap)?.into_values();
     let mut catalog: Catalog = tables.map(|entry| (entry.id, entry.kind)).collect();

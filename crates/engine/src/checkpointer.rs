@@ -19,10 +19,10 @@ use crate::pace::ImagePacer;
 
 /// The thread checks for work this often.
 const TICK: Duration = Duration::from_millis(20);
-/// A checkpoint waits this long for a log without room before it is deferred, nanoseconds.
+/// The maximum time, in nanoseconds, that a checkpoint waits for room in the log. After that it is deferred.
 const FULL_PATIENCE_NS: u64 = 2_000_000_000;
 
-/// The requests for checkpoints and the outcome of the last one. Checkpoints are numbered from 1.
+/// The requests for checkpoints and the outcome of the last one. `started` and `ended` count checkpoints.
 #[derive(Debug, Default)]
 struct Checkpoints {
     wanted: bool,
@@ -36,13 +36,13 @@ struct Checkpoints {
 pub(crate) struct Checkpointer {
     ground: Arc<Ground>,
     archive: Arc<AtArchive>,
-    /// Requests, and the outcome of the last checkpoint. `ended` signals the end of a checkpoint.
+    /// Requests, and the outcome of the last checkpoint. The condition variable `ended` signals the end of a
+    /// checkpoint.
     book: Mutex<Checkpoints>,
     ended: Condvar,
     /// True if checkpoints run at full speed, because the database is being closed.
     hurry: AtomicBool,
-    /// True if a checkpoint has to overwrite the image that is being copied, so that the copy must
-    /// be given up.
+    /// True if the image copy under way must be given up, because a checkpoint has to overwrite the image.
     give_up_copy: AtomicBool,
 }
 

@@ -1,6 +1,6 @@
 //! The database without a thread. A commit returns a ticket. Flushing, checkpointing, expiry and reclaiming are steps
-//! that the caller takes. The callers are the threads of [`crate::Db`], or the simulator, which takes the steps in an
-//! order that its seed determines.
+//! that the caller takes. The callers are the threads of [`crate::Db`], or the simulator. In the simulator a seed
+//! determines the order of the steps.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -37,8 +37,8 @@ mod typed;
 pub use crate::env::Env;
 pub use crate::purge::{ExpiredListener, Flushed};
 
-/// Called at the end of each run of a transaction, with the bytes of log room that the transaction
-/// awaits, if any.
+/// A callback that is called each time the body of a transaction has run. The argument is the room in the log that the
+/// transaction waits for, in bytes. `None`: the transaction does not wait.
 pub(crate) type Watch<'a> = &'a mut dyn FnMut(Option<usize>);
 
 /// An open database that does nothing by itself.
@@ -70,12 +70,13 @@ impl Core {
     /// Opens the database on these disks, or makes a new one.
     ///
     /// # Errors
-    /// See [`perdura_recovery::restart::restart`]; nothing was changed if it fails before the anchor is updated.
+    /// See [`perdura_recovery::restart::restart`]; if it fails before it updates the anchor, it has changed nothing.
     pub fn open(env: Env, options: CoreOptions, progress: Arc<Progress>) -> Result<Core> {
         Core::open_by(Yardstick::Product, env, options, progress)
     }
 
-    /// Opens the database with the log that `yardstick` chooses, for measurements.
+    /// Opens the database for a measurement. `yardstick` selects the part of each commit that the log and the archive
+    /// get.
     ///
     /// # Errors
     /// As [`Core::open`].
@@ -143,8 +144,7 @@ impl Core {
         })
     }
 
-    /// Gives each name its table from the catalog. Makes a new table for a name that the catalog
-    /// does not have.
+    /// Finds the table of each name in the catalog. Makes a new table for a name that the catalog does not have.
     fn name_tables(&self) -> Result<()> {
         let unnamed = self.tables.load(&self.heap)?;
         if !unnamed.is_empty() {
@@ -158,7 +158,7 @@ impl Core {
         Ok(())
     }
 
-    /// Asserts that log, anchor and heap agree when a life of the database begins.
+    /// Asserts, while the database is opened, that the log, the anchor and the heap agree.
     fn assert_resumed(&self) {
         assert_eq!(
             usize::from(self.wal.streams()),
@@ -172,7 +172,7 @@ impl Core {
         );
     }
 
-    /// Attaches the tables that a restart found to the heap, also tables without a page.
+    /// Attaches to the heap all tables that a restart found, including tables without a page.
     fn attach_tables(&self, catalog: &Catalog, forms: &CatalogRows) {
         let anchored = self.anchor.get().geometry;
         assert_eq!(*self.heap.geometry(), anchored, "the heap is the anchor's");
@@ -195,9 +195,9 @@ impl Core {
         self.nodes.as_ref()
     }
 
-    /// Ends the current epoch, unless the nodes still have to acknowledge an earlier one. Then hands the frames of
-    /// ended epochs to the nodes, as far as the log's tail has room. While the nodes have not answered, new frames
-    /// gather in one epoch.
+    /// Ends the current epoch if the nodes have acknowledged all earlier epochs. Otherwise the current epoch continues
+    /// and gets the new frames. In both cases, passes frames of ended epochs to the nodes while the *tail* has room.
+    /// The tail is the part of the log that is not on disk yet.
     ///
     /// # Errors
     /// As [`perdura_wal::Wal::ship_step`].
@@ -235,7 +235,7 @@ impl Core {
         self.transact_at(parts, self.env.clock.wall_us() / 1000, f)
     }
 
-    /// Like [`transact`](Self::transact), at a time that the caller has read, milliseconds since 1970.
+    /// Like [`transact`](Self::transact), but the caller passes the current time, `now_ms`, milliseconds since 1970.
     ///
     /// # Errors
     /// As [`transact`](Self::transact).
@@ -253,14 +253,15 @@ impl Core {
         Ok((value, ticket))
     }
 
-    /// Returns the age of the oldest write that is not durable on a rung, nanoseconds; 0 if all are durable.
+    /// Returns the age, in nanoseconds, of the oldest write that is not durable on a rung. Returns 0 if all writes are
+    /// durable.
     #[must_use]
     pub fn age_ns(&self, rung: Rung) -> u64 {
         let since = self.wal.waiting_since_ns(rung);
         since.map_or(0, |at| self.env.clock.mono_ns().saturating_sub(at))
     }
 
-    /// Checks that a transaction that writes may start now.
+    /// Checks that a transaction with about `bytes` of log may start now.
     ///
     /// # Errors
     /// [`perdura_base::Error::LogFull`] or [`perdura_base::Error::Stopped`].
@@ -301,8 +302,8 @@ impl Core {
         PartitionSet::all(self.heap.geometry().partitions)
     }
 
-    /// Returns the table of a name that the database was opened with; `None` for other names. Call
-    /// this inside a transaction.
+    /// Returns the table of `name`; `None` if the database was not opened with that name. Call this inside a
+    /// transaction.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<TableId> {
         self.tables.table(name)
@@ -319,8 +320,9 @@ impl Core {
         &self.tables
     }
 
-    /// Starts or stops recording when keys are used; see [`Tx::idle_seconds`]. At the start, existing keys count as
-    /// used now. The times are in memory only: 4 bytes for each place of the index of keys.
+    /// Starts or stops recording each key's time of last use; see [`Tx::idle_seconds`]. When recording starts, all
+    /// existing keys count as just used. The times are kept only in memory. They take 4 bytes for each place in the
+    /// index of keys.
     pub fn note_accesses(&self, on: bool) {
         let now_ms = self.env.clock.wall_us() / 1000;
         for id in self.all_partitions().iter() {
@@ -328,7 +330,7 @@ impl Core {
         }
     }
 
-    /// Gives the names at these places new, empty tables.
+    /// Gives each of these names a new, empty table. `places` are positions in the list of names; see [`NamedTables`].
     pub(crate) fn renew(&self, places: impl Iterator<Item = u8> + Clone) -> Result<Ticket> {
         let (flushed, ticket) = self.transact(&self.all_partitions(), |tx| {
             let mut flush = Renewal::default();
@@ -355,8 +357,8 @@ impl Core {
         self.tables.renew(tx, places, renewal)
     }
 
-    /// Exchanges the tables of two names within a transaction that holds every partition. Publish the exchange with
-    /// [`finish_flush`](Self::finish_flush), as a renewal.
+    /// Exchanges the tables of two names within a transaction that holds every partition. Other transactions see the
+    /// exchange only after [`finish_flush`](Self::finish_flush).
     ///
     /// # Errors
     /// The caller must return any error, so that the transaction is undone.
@@ -368,16 +370,17 @@ impl Core {
     /// Publishes a renewal. This must be the last step of its transaction.
     ///
     /// # Errors
-    /// Also the error of an earlier verb that the closure has ignored. The caller must return any error, so that the
-    /// transaction is undone.
+    /// If an earlier operation of this transaction failed and the closure ignored the error, this call returns an error
+    /// too. The caller must return any error, so that the transaction is undone.
     pub fn finish_flush(&self, tx: &mut Tx<'_>, flush: &Renewal) -> Result<Flushed> {
-        // From here to the commit nothing may fail, and the transaction cannot be undone.
+        // These checks come first: after `install` nothing may fail before the commit, and the transaction cannot be
+        // undone.
         tx.check_not_refused()?;
         tx.check_collections()?;
         Ok(Flushed::of(self.tables.install(tx, flush)?))
     }
 
-    /// Hands the tables that a flush detached to the purge. Call this after the transaction.
+    /// Passes to the purge the tables that a flush has detached. Call this after the transaction.
     pub fn reclaim_flushed(&self, flushed: Flushed) {
         self.purge.take_flushed(flushed);
         self.start_reclaim();
@@ -405,8 +408,8 @@ impl Core {
         &self.env.clock
     }
 
-    /// Returns, for each log stream, how its writes become durable, and the reason for that choice. Streams for which
-    /// this is not known are left out.
+    /// Returns each log stream's method for durable writes, and the reason for the choice. Streams without a known
+    /// method are left out.
     #[must_use]
     pub fn log_ways(&self) -> Vec<LogWayReport> {
         let logs = self.env.disks.logs.iter();
@@ -416,13 +419,13 @@ impl Core {
     /// Removes log segments and directories that the last checkpoint could not remove.
     ///
     /// # Errors
-    /// The errors of the disk. The files do no harm except for their space, so try again later.
+    /// The errors of the disk. The remaining files only take up space, so the caller can try again later.
     pub fn clear_away(&self) -> Result<()> {
         self.checkpoints.clear_away()
     }
 
-    /// Returns whether the log has grown enough for a checkpoint, or a deferred checkpoint is to continue. The anchor
-    /// may already name the image of a deferred checkpoint, but the log is cut only when the checkpoint ends.
+    /// Returns whether a checkpoint should run: the log has grown enough, or a deferred checkpoint must continue. The
+    /// anchor may already name the image of a deferred checkpoint, but the log is cut only when the checkpoint ends.
     #[must_use]
     pub fn checkpoint_is_due(&self) -> bool {
         if self.checkpoint_stats().running {
@@ -446,9 +449,10 @@ impl Core {
         self.wal.bytes_since(&from) >= self.options.checkpoint_log_bytes
     }
 
-    /// Makes the restart's log record durable and makes the anchor vouch for it, before this life acknowledges
-    /// anything. Otherwise a life whose only segment is lost would look like a life that wrote nothing. If the log is
-    /// short of room, or the disk is too full for the anchor, the voucher does this later.
+    /// Makes the restart's log record durable, and makes the anchor vouch for this record. This happens before the
+    /// database acknowledges a write. Otherwise the loss of the only log segment since this restart could not be
+    /// detected: the next restart would assume that nothing was written. If the log is short of room, or the disk is
+    /// too full for the anchor, the voucher does this later.
     ///
     /// # Errors
     /// As [`Life::flush_all`] and [`Life::vouch`].
@@ -482,8 +486,8 @@ impl Core {
     /// Reads all data; see [`crate::digest::summary`].
     ///
     /// # Errors
-    /// As [`digest`](Self::digest). [`Error::LogFull`] if changed pages of a tree cannot leave memory before the log is
-    /// written: try again later.
+    /// As [`digest`](Self::digest). [`Error::LogFull`] if changed pages of a tree cannot leave memory until the log is
+    /// written. A later call may succeed.
     pub fn summary(&self) -> Result<Summary> {
         crate::digest::summary(&self.life.data())
     }

@@ -1,8 +1,8 @@
 //! Redis's sixteen databases: the tables `db0` to `db15`, by number.
 //!
 //! This is a thin layer over the tables that [`Core`] knows by name. It belongs to the engine, not to the server, for
-//! two reasons. FLUSHALL and SWAPDB have to change the tables of names within transactions. And a program that embeds
-//! the engine may open a server's directory and must find the same databases.
+//! two reasons. FLUSHALL and SWAPDB have to assign new tables to the names within a transaction. And a program that
+//! embeds the engine may open a server's directory and must find the server's databases.
 
 use perdura_base::{Result, TableId};
 use perdura_recovery::Catalog;
@@ -17,12 +17,12 @@ use crate::options::DATABASE_NAMES;
 /// The number of databases.
 const DATABASES: u8 = 16;
 
-/// Returns the place of a database's name.
+/// Returns the place of a database's name; see [`NamedTables`](crate::named::NamedTables).
 fn place(index: u8) -> u8 {
     index % DATABASES
 }
 
-/// Returns the places of one database, or of all.
+/// Returns the place of one database's name. If `index` is `None`, returns the places of all names. See [`place`].
 fn places(index: Option<u8>) -> std::ops::Range<u8> {
     match index.map(place) {
         Some(place) => place..place + 1,
@@ -30,15 +30,15 @@ fn places(index: Option<u8>) -> std::ops::Range<u8> {
     }
 }
 
-/// Returns whether a catalog names all databases. This holds for every database that was opened at least once.
+/// Returns whether a catalog lists the tables of all sixteen databases. The first open adds them.
 #[must_use]
 pub fn names_databases(catalog: &Catalog) -> bool {
     catalog.len() > DATABASE_NAMES.len()
 }
 
 impl Core {
-    /// Returns the table of a Redis database. Call this inside a transaction, because a flush
-    /// changes the table.
+    /// Returns the table of a Redis database. Call this inside a transaction, because emptying a database gives it a
+    /// new table.
     ///
     /// # Panics
     /// If the database was opened without this table; see [`CoreOptions::tables`].
@@ -55,7 +55,7 @@ impl Core {
     /// Empties one database, or all.
     ///
     /// # Errors
-    /// A stopped database.
+    /// The log is full or the database has stopped.
     pub fn flush_database(&self, index: Option<u8>) -> Result<Ticket> {
         self.admit(4096)?;
         self.renew(places(index))
@@ -89,7 +89,8 @@ impl Core {
 }
 
 impl Db {
-    /// Returns the table of a Redis database, 0 to 15. A flush changes the table: call this inside the transaction.
+    /// Returns the table of a Redis database, 0 to 15. Call this inside the transaction, because emptying a database
+    /// gives it a new table.
     #[inline]
     #[must_use]
     pub fn database(&self, index: u8) -> TableId {
@@ -130,8 +131,7 @@ impl Db {
         self.shared.core().swap_databases(tx, databases, swap)
     }
 
-    /// Returns the number of rows of a Redis database, and the number of its rows that have an
-    /// expiry.
+    /// Returns the number of rows of a Redis database, and the number of rows with an expiry.
     ///
     /// # Errors
     /// As [`Db::write_later`].

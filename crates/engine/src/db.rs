@@ -1,20 +1,20 @@
-//! The database with threads, which programs open.
+//! The database that programs open: a core, and threads that take its steps.
 //!
 //! | thread | does |
 //! |---|---|
 //! | one flusher for each stream | writes, syncs, wakes waiting callers; the first stream's flusher also closes epochs |
 //! | checkpointer | begins a checkpoint when the log has grown or a caller asks; paces its writes |
 //! | voucher | reports to the anchor every second how far the log is durable |
-//! | two archivers | write runs of the log into the archive, if one is configured: one thread while a core is idle, the other while all are busy |
+//! | two archivers | write the log into the archive, if one is configured; one thread works while a CPU core is idle, the other while all CPU cores are busy |
 //! | backup | copies images into the archive on request; makes the first backup without a request |
-//! | two mergers | merge the archive's runs, divided in the same way, unless an archive agent does that |
+//! | two mergers | merge the archive's runs, unless an archive agent does; one thread works while a CPU core is idle, the other while all CPU cores are busy |
 //! | housekeeper | prepares segments, removes expired rows, frees pages |
 //!
 //! Transactions run in their caller's thread. All threads end when the last handle is dropped.
 //!
 //! # Locks
 //! `LogWriter::turn` is taken before any lock of the log, and held while the first stream is flushed. `Ground::waiting`
-//! protects only the wait on its condition variable. No other lock is taken while it is held.
+//! protects only the wait on its condition variable. A thread that holds `Ground::waiting` takes no other lock.
 
 use std::sync::Arc;
 
@@ -55,9 +55,8 @@ impl Db {
         self.shared.core().partition_of(key)
     }
 
-    /// Prefetches the memory that transactions on keys of a table will need, all keys at once instead of one after the
-    /// other. It is a hint for a caller that knows several keys in advance. It changes nothing, waits for no latch and
-    /// does nothing for a single key.
+    /// Prefetches the memory that transactions on these keys of a table will need. The call is a hint for a caller that
+    /// knows several keys in advance. It changes no data and waits for no latch. For a single key it does nothing.
     pub fn look_ahead<'k>(&self, table: TableId, keys: impl Iterator<Item = &'k [u8]>) {
         self.shared.core().look_ahead(table, keys);
     }
@@ -68,14 +67,15 @@ impl Db {
         self.shared.core().all_partitions()
     }
 
-    /// Returns the table of a name that the database was opened with; `None` for other names. Emptying a table gives
-    /// its name another table, so call this inside the transaction.
+    /// Returns the table of `name`; `None` if the options of the open do not list this name. Call this inside the
+    /// transaction, because emptying a table replaces it with a new table of the same name.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<TableId> {
         self.shared.core().table(name)
     }
 
-    /// Publishes a flush. This must be the last step of its transaction.
+    /// Shows other transactions the new tables of emptied or swapped databases. This must be the last step of the
+    /// transaction that emptied or swapped them.
     ///
     /// # Errors
     /// The caller must return any error, so that the transaction is undone.
@@ -83,18 +83,18 @@ impl Db {
         self.shared.core().finish_flush(tx, flush)
     }
 
-    /// Hands the tables that a flush detached to the purge. Call it after the transaction.
+    /// Passes detached tables to the purge, which frees their pages. `flushed` lists the tables that a transaction has
+    /// emptied or dropped. Call this after that transaction.
     pub fn reclaim_flushed(&self, flushed: Flushed) {
         self.shared.core().reclaim_flushed(flushed);
     }
 
-    /// Starts or stops recording when keys are used; see [`Core::note_accesses`](crate::Core::note_accesses).
+    /// Starts or stops recording each key's time of last use; see [`Core::note_accesses`](crate::Core::note_accesses).
     pub fn note_accesses(&self, on: bool) {
         self.shared.core().note_accesses(on);
     }
 
-    /// Returns the durable epoch of the log's disks. Transactions of this epoch and earlier ones
-    /// survive a crash.
+    /// Returns the durable epoch of the log's disks. Transactions up to this epoch survive a crash.
     #[must_use]
     pub fn durable(&self) -> Epoch {
         self.shared.core().wal().durable(Rung::Disk)
@@ -115,20 +115,20 @@ impl Db {
     /// Checks that the database acknowledges writes.
     ///
     /// # Errors
-    /// [`Error::Stopped`](perdura_base::Error::Stopped) after a failure, [`Error::Fenced`](perdura_base::Error::Fenced)
-    /// if another process owns the log.
+    /// [`Error::Stopped`](perdura_base::Error::Stopped) after a failure. [`Error::Fenced`](perdura_base::Error::Fenced)
+    /// if a different process owns the log.
     pub fn check(&self) -> Result<()> {
         self.shared.core().wal().check()
     }
 
     /// Returns the work that failed because of a disk and is being retried. The list is usually empty. Delayed work
-    /// takes up space, and in the end writes are refused for lack of room. It never loses acknowledged data.
+    /// takes up space, and in the end writes are refused for lack of room. A delay never loses acknowledged data.
     #[must_use]
     pub fn delayed(&self) -> Vec<Delayed> {
         self.shared.ground.delays.list()
     }
 
-    /// Sets the listener for keys that the purge removes because they are past their expiry. The listener gets the
+    /// Sets the listener for expired keys that the purge removes. The listener gets the
     /// epoch of the removal. It should report the removal to others only when that epoch is durable. Call this once.
     pub fn on_expired(&self, f: ExpiredListener) {
         self.shared.core().on_expired(f);
@@ -140,9 +140,9 @@ impl Db {
         self.shared.core().hold_purge(held);
     }
 
-    /// Returns whether a writer of about `bytes` should wait. A writer should wait if the log is behind. It should also
-    /// wait if too many old versions of changed pages are kept for a checkpoint or a snapshot.
-    /// [`transact`](Self::transact) delays its caller somewhat later than this.
+    /// Returns whether a writer of about `bytes` should wait. A writer should wait if the log's disks lag. It should
+    /// also wait if too many old versions of changed pages are kept for a checkpoint or a snapshot.
+    /// [`transact`](Self::transact) itself delays a caller only at a larger lag of the log.
     #[must_use]
     pub fn is_behind(&self, bytes: usize) -> bool {
         let (wal, heap) = (self.shared.core().wal(), self.shared.core().heap());
@@ -153,7 +153,7 @@ impl Db {
         wal.is_behind(bytes) && !wal.is_stuck() && wal.failure().is_none()
     }
 
-    /// Returns the distance of the log's disks behind the current epoch.
+    /// Returns the distance from the durable log to the current epoch.
     #[must_use]
     pub fn exposure(&self) -> Exposure {
         self.shared.exposure()
@@ -178,7 +178,7 @@ impl Db {
         self.shared.checkpoints.checkpoint()
     }
 
-    /// Returns the figures.
+    /// Returns all figures of the database.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.stats()
@@ -190,13 +190,13 @@ impl Db {
         self.shared.core().report().clone()
     }
 
-    /// Returns the account of memory.
+    /// Returns the account of the memory that the database uses.
     #[must_use]
     pub fn memory(&self) -> Arc<MemoryAccount> {
         Arc::clone(self.shared.core().heap().memory())
     }
 
-    /// Returns the settings it was opened with.
+    /// Returns the settings that the database was opened with.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.shared.ground.options
@@ -210,8 +210,8 @@ impl Db {
         self.shared.core().digest()
     }
 
-    /// Checks that each row can be read. For trees, also checks that every page is reached from its parent, with the
-    /// keys and the level that the parent expects. `perdura verify` checks the files of a stopped database.
+    /// Checks that each row can be read. For trees, also checks each page against its parent: the reference to the
+    /// page, the keys and the level. `perdura verify` checks the files of a stopped database.
     ///
     /// # Errors
     /// [`perdura_base::Error::Corrupt`] for the first row or page that is wrong.
@@ -222,8 +222,8 @@ impl Db {
         Ok(found)
     }
 
-    /// Passes every key of every table to `take`, with its table and the content that a client reads. Keys in memory
-    /// come first, as of one moment, then those of trees.
+    /// Passes every key of every table to `take`, with the table and the visible content. Keys in memory come first.
+    /// Their contents are from one moment. Keys of trees follow.
     ///
     /// # Errors
     /// The first error of `take`; [`perdura_base::Error::Corrupt`] for a row that cannot be read.
@@ -231,7 +231,7 @@ impl Db {
         self.shared.core().data().contents(take)
     }
 
-    /// Reads the whole database: its digest, and the number of rows in its trees.
+    /// Reads the whole database. Returns the digest and the number of rows in trees.
     ///
     /// # Errors
     /// As [`digest`](Self::digest).
@@ -239,8 +239,8 @@ impl Db {
         self.shared.core().summary()
     }
 
-    /// Closes cleanly: takes a last checkpoint, then marks the log after it as empty. Other handles then see a stopped
-    /// database.
+    /// Closes cleanly: takes a last checkpoint, then notes in the anchor that the new image has the whole database.
+    /// Other handles then see a stopped database.
     ///
     /// # Errors
     /// The reason why the database did not end cleanly. No acknowledged data is lost.

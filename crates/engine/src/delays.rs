@@ -8,11 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use perdura_base::{Error, Result, StreamId};
 
-/// The pause after the first failure, nanoseconds. Each further failure doubles the pause.
+/// The number of nanoseconds that the pause after the first failure lasts. Each later failure doubles the pause.
 const FIRST_NS: u64 = 100_000_000;
-/// The longest pause for work that clients may wait for, nanoseconds.
+/// The maximum pause, in nanoseconds, for work that clients may wait for.
 const URGENT_NS: u64 = 2_000_000_000;
-/// The longest pause for other work, nanoseconds.
+/// The maximum pause, in nanoseconds, for work that no client waits for.
 const LONGEST_NS: u64 = 60_000_000_000;
 /// The pause of a flusher between two attempts on a full disk.
 pub(crate) const FULL_RETRY: Duration = Duration::from_millis(100);
@@ -32,7 +32,7 @@ pub(crate) enum Work {
     Removal,
     /// Archiving the log.
     Archive,
-    /// Writing to the backlog while the archive is away.
+    /// Writing to the backlog while the archive cannot be reached.
     Backlog,
     /// The first backup of an archive.
     Backup,
@@ -40,7 +40,7 @@ pub(crate) enum Work {
     View,
     /// Merging the runs of the archive.
     Merge,
-    /// Checking the backups of the archive: a damaged backup serves no restore.
+    /// Checking the backups of the archive for damage. A damaged backup cannot be restored.
     Backups,
 }
 
@@ -81,9 +81,9 @@ impl Work {
 pub struct Delayed {
     /// The work.
     pub work: String,
-    /// The error of its last attempt.
+    /// The error of the last attempt.
     pub error: String,
-    /// Attempts that have failed.
+    /// Count of failed attempts.
     pub attempts: u32,
 }
 
@@ -94,7 +94,7 @@ struct Failure {
     next_ns: u64,
 }
 
-/// The work that is delayed now.
+/// The delayed work.
 #[derive(Default)]
 pub(crate) struct Delays {
     table: Mutex<BTreeMap<Work, Failure>>,
@@ -132,7 +132,7 @@ impl Delays {
     }
 
     /// Notes the outcome of extending or writing a stream's log. After a failure, returns the pause before the next
-    /// attempt. For a full disk this pause does not grow, so that writes continue as soon as the disk has space.
+    /// attempt. For a full disk this pause does not grow, so that writes continue soon after the disk has space.
     pub fn note_log(&self, work: Work, done: Result<()>, now_ns: u64) -> Duration {
         match done {
             Err(error) if !error.is_disk_full() => self.failed(work, &error, now_ns),

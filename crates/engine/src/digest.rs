@@ -1,13 +1,13 @@
 //! The contents of a database, in one number.
 //!
 //! The digest is a sum over the keys of every table, so the order of the keys does not matter. Each key adds a hash of
-//! its table's name, the key, and its type, expiry and content. The content is the value that a client reads. It does
-//! not depend on how a collection's elements are packed, which partitions hold them, or which numbers the collection
-//! has there. So equal data gives an equal digest, whatever history, recovery method or export it came from.
+//! the table's name, the key, the type, the expiry and the content. The content is the value that a client reads. A
+//! collection's content does not depend on the packing of its elements, their partitions or the collection's ids. So
+//! equal data gives an equal digest, whatever history, recovery method or export it came from.
 //!
-//! Streams are an exception. A stream adds its rows, and its history determines which entries share a row. Tables
-//! without key columns are no exception: the ids of their rows depend on the order of insertion, so the digest leaves
-//! the ids out.
+//! Redis streams are an exception. A stream adds a hash of its rows. The stream's history determines which entries
+//! share a row, so equal streams may have different digests. In a table without key columns, the ids of
+//! the rows depend on the order of insertion. The digest leaves these ids out, so such tables are no exception.
 
 use std::collections::BTreeMap;
 
@@ -21,12 +21,12 @@ use perdura_types::small::Packed;
 
 use crate::catalog::{CATALOG, Tables, read_row};
 
-/// All that a database holds.
+/// A summary of all data of a database.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The logical digest.
     pub digest: u64,
-    /// Rows of trees, which no index counts.
+    /// The number of rows in trees. No index counts these rows.
     pub rows_of_trees: u64,
 }
 
@@ -38,13 +38,13 @@ pub fn digest(data: &Data<'_>) -> Result<u64> {
     summary(data).map(|all| all.digest)
 }
 
-/// Reads all data of a database whose indexes are built. The catalog's keys come first and give the tables' names. Then
-/// the content of each key of these tables is summed up. Rows of trees are hashed with their table's number instead of
-/// its name.
+/// Reads all data of a database and returns the summary. The database's indexes must be built. The catalog's keys come
+/// first and give the tables' names. The keys of these tables follow, and the hash of each key is added to the digest.
+/// The hash of a tree's row covers the table's id instead of the table's name.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the catalog, or a row that an index names, cannot be read. Skipping that row would give the
-/// digest of a database without it.
+/// [`Error::Corrupt`] if the catalog, or a row that an index names, cannot be read. Skipping a damaged row would give
+/// the digest of a database without the row.
 pub fn summary(data: &Data<'_>) -> Result<Summary> {
     let (mut tables, mut names) = (Tables::new(), BTreeMap::new());
     let mut all = Summary::default();
@@ -81,7 +81,7 @@ pub fn summary(data: &Data<'_>) -> Result<Summary> {
     Ok(all)
 }
 
-/// Returns the digest of a key of a table.
+/// Returns the digest of a key and its content. `table` is the name of its table.
 fn of_key(table: &str, content: KeyContent<'_>) -> Result<u64> {
     let seed = hash64(hash64(0, table.as_bytes()), &content.key);
     let Some(value) = content.value.and_then(|value| of_value(value, seed)) else {
@@ -140,7 +140,7 @@ fn score_bytes(score: f64) -> [u8; 8] {
     (score + 0.0).to_le_bytes()
 }
 
-/// The sum of a collection's elements. Only in a list does an element's position count.
+/// The sum of a collection's elements. A list's sum depends on the order of the elements. Other sums do not.
 struct Sum {
     shape: Shape,
     seed: u64,

@@ -2,12 +2,13 @@
 //!
 //! | | waits until the commit is | what may undo it |
 //! |---|---|---|
-//! | [`Durability::Mem`] | visible; if a write older than 10 ms is not on the next rung, also on that rung | loss of this process: the last 10 ms |
+//! | [`Durability::Mem`] | visible. While a write older than 10 ms has not reached the mirror's rung, the caller also waits for that rung | loss of this process within about 10 ms of the commit |
 //! | [`Durability::Mirror`] | in the memories of the nodes that mirror the log; on the log's disks if there are no nodes | loss of these nodes and this machine, before the log is on the disks |
 //! | [`Durability::Disk`] | on the log's disks, synced | loss of the disks |
 //!
 //! A database has a default ([`Options::durability`](crate::Options::durability)). [`Db::wait`](crate::Db::wait) and
-//! all calls that wait by themselves use it. [`Db::wait_at`](crate::Db::wait_at) waits for one ticket at another rung.
+//! all calls that wait by themselves use the default. [`Db::wait_at`](crate::Db::wait_at) waits for one ticket at a
+//! chosen durability.
 
 use perdura_base::Epoch;
 use perdura_wal::{Reached, Rung};
@@ -40,15 +41,15 @@ impl Durability {
         }
     }
 
-    /// Returns the durability of this name, whether in upper or lower case.
+    /// Returns the durability with this name, in upper or lower case; `None` for other names.
     #[must_use]
     pub fn named(name: &[u8]) -> Option<Durability> {
         let is_called = |it: &Durability| name.eq_ignore_ascii_case(it.name().as_bytes());
         Durability::ALL.into_iter().find(is_called)
     }
 
-    /// Returns the rung of the log that must have a commit of this durability. `mem` has no rung, so the result is the
-    /// mirror's: `mem` callers wait if that rung is more than 10 ms behind.
+    /// Returns the rung that a commit of this durability must reach. `mem` needs no rung. For `mem` the result is the
+    /// mirror's rung, because `mem` callers wait if that rung lags by more than 10 ms.
     #[must_use]
     pub fn rung(self) -> Rung {
         match self {
@@ -57,8 +58,8 @@ impl Durability {
         }
     }
 
-    /// Returns whether a caller waits until the rung has reached the caller's epoch. If not, the caller waits only
-    /// while the log is too far behind.
+    /// Returns whether a caller waits until its epoch is durable on the rung. Otherwise the caller waits only while the
+    /// log lags too far.
     #[must_use]
     pub fn is_firm(self) -> bool {
         self != Durability::Mem

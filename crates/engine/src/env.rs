@@ -12,13 +12,13 @@ use crate::nodes::Nodes;
 pub struct Env {
     /// The disks.
     pub disks: Disks,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// A random number, from which a new database's uuid and hash seed are derived.
+    /// A random number. A new database's uuid and hash seed are derived from it.
     pub seed: u64,
     /// The nodes that hold the newest part of the log. `None`: the database has no nodes.
     pub nodes: Option<Nodes>,
-    /// True if a restart may give up the part of the log that only nodes may hold. The restart gives that part up only
-    /// if the nodes do not return it, or no nodes are given.
+    /// True if the user permits a restart to lose the newest part of the log. This is the part that may be missing on
+    /// the log's disks. The restart loses it only if the nodes do not return it, or no nodes are given.
     pub accept_loss: bool,
 }

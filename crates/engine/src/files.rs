@@ -15,12 +15,12 @@ mod holder;
 /// The pause between two attempts to lock a directory.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Opens and locks the directories of a database. Makes them for a new database. Waits for the locks at most as long as
-/// the options say. The locks of a killed process become free when its last write has completed.
+/// Opens and locks the directories of a database. Makes them for a new database. Waits for the locks, up to the limit
+/// in the options. The locks of a killed process become free when its last write has completed.
 ///
 /// # Errors
-/// `Error::Locked` if another process has the locks. `Error::Version` for a format of another
-/// version. `Error::Foreign` for a directory that holds files of other programs.
+/// `Error::Locked` if a different process has the locks. `Error::Version` for a format of an unsupported version.
+/// `Error::Foreign` for a directory that holds files of other programs.
 pub fn open(options: &Options) -> Result<(Disks, Locks)> {
     open_telling(options, &|_| {})
 }

@@ -1,4 +1,4 @@
-//! The flusher's thread: it decides when an epoch ends and takes the steps that make it durable.
+//! The flusher's thread. It decides when an epoch ends, and takes the steps that make the epoch durable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,33 +15,35 @@ use crate::mirroring::Mirror;
 use crate::options::FLUSH_EVERY_MAX;
 use crate::pace::{FlushPacer, thread_cpu_ns};
 
-/// The stream whose flusher ends epochs.
+/// The first stream. Its flusher ends epochs.
 pub(crate) const FIRST: StreamId = StreamId(0);
-/// A flusher that is not woken checks for work this often. So a write that no caller waits for, and
-/// the beacon, are delayed at most this long.
+/// The interval at which a flusher checks for work if no thread wakes it. A write that no caller waits for is delayed
+/// by at most this interval. The beacon is delayed likewise. The *beacon* is an empty frame that records the durable
+/// epoch in the log.
 const LOOK_EVERY: Duration = Duration::from_millis(7);
 
-/// While nodes hold the log and the copy to disk is not due, the flusher checks this often whether
-/// it is.
+/// The interval at which a flusher checks whether the copy of the log to disk is due. It makes these checks while nodes
+/// hold the log.
 const COPY_LOOK: Duration = Duration::from_millis(1);
-/// The flusher appends the beacon after it has found the log idle this many times in a row.
+/// The number of successive checks that may find the log idle before the flusher appends the beacon. It applies while
+/// nodes hold the log.
 const LOOKS_TO_BEACON: u32 = 7;
 
 /// Writes the log of an open database.
 pub(crate) struct LogWriter {
     ground: Arc<Ground>,
     mirror: Arc<Mirror>,
-    /// The CPU time that a durable write costs the machine, as measured when the log was opened, nanoseconds.
+    /// The CPU time that a durable write costs the machine, in nanoseconds. It was measured when the log was opened.
     write_cost_ns: u64,
-    /// The duration of a durable write, as measured when the log was opened, nanoseconds.
+    /// The duration of a durable write, in nanoseconds. It was measured when the log was opened.
     write_latency_ns: u64,
     /// Held by the thread that ends epochs and flushes the first stream.
     turn: Mutex<FlushPacer>,
-    /// Smoothed CPU time of a flush.
+    /// Smoothed CPU time of a flush, nanoseconds.
     flush_cpu_ns: AtomicU64,
-    /// True while flushes are being spaced.
+    /// True while flushes are being spaced, that is, delayed by the [`FlushPacer`].
     spaced: AtomicBool,
-    /// The greatest distance of the log's disks behind the appended log.
+    /// The maximum distance from the durable log to the appended log.
     pub worst: Worst,
 }
 
@@ -77,8 +79,8 @@ impl LogWriter {
         self.spaced.load(Ordering::Relaxed)
     }
 
-    /// Runs a stream's flusher. The first stream's flusher also closes epochs and appends beacons. The others only
-    /// write their streams' frames of closed epochs.
+    /// Runs a stream's flusher. The first stream's flusher also closes epochs and appends beacons. Each other flusher
+    /// only writes the frames of closed epochs in its stream.
     pub fn flusher(&self, stream: StreamId) {
         let first = stream == FIRST;
         let mut idle_looks = 0;
@@ -101,7 +103,7 @@ impl LogWriter {
                 }
                 continue;
             }
-            // The housekeeper also does this, but it may be zeroing a file for longer than a segment lasts.
+            // The housekeeper also places segments. But while it zeroes a file, the flusher may fill a whole segment.
             let placed = self.ground.core.wal().place_ahead(stream);
             let flushed = placed.and_then(|_| {
                 if first {
@@ -131,13 +133,14 @@ impl LogWriter {
         }
     }
 
-    /// Ends the epoch and flushes the first stream, after the pause that the pacer asks for.
+    /// Ends the epoch and flushes the first stream, after the pause that the pacer asks for. Returns whether anything
+    /// became durable.
     fn lead(&self) -> Result<bool> {
         let wal = self.ground.core.wal();
         let is_wanted = self.ground.wishes.is_wanted();
         if !is_wanted && self.ground.rings && wal.in_flight(FIRST) > 0 {
-            // Threads that serve clients start writes. It may be that none of them still waits for a write that has
-            // completed, so collect here. Also, only the flusher retries a refused write.
+            // Threads that serve clients have started writes, but perhaps none of them still waits to collect a
+            // completed one. So the flusher collects here. It is also the only thread that retries a refused write.
             self.collect(Wait::No);
             if wal.in_flight(FIRST) > 0 && !wal.is_short() {
                 return Ok(false);
@@ -152,7 +155,7 @@ impl LogWriter {
         })
     }
 
-    /// Pauses for as long as the pacer delays the next flush. If a thread begins to wait for the flush, the pause is
+    /// Pauses for the pacer's delay of the next flush. If a thread begins to wait for the flush, the pause is
     /// shortened. If the log has no room for more frames, the pause ends.
     fn hold(&self) {
         let mut is_awaited = self.ground.wishes.is_awaited();
@@ -177,8 +180,8 @@ impl LogWriter {
         }
     }
 
-    /// Flushes in the calling thread if that is quicker than waking the flusher: if there is one stream, the disk is
-    /// fast, and no other thread is flushing. Returns whether anything became durable. It is for a thread that would
+    /// Flushes in the calling thread if that is quicker than waking the flusher. It is quicker with one stream, a fast
+    /// disk, and no flush in progress. Returns whether anything became durable. Use this in a thread that would
     /// otherwise sleep until the flusher has flushed.
     pub fn flush_here(&self) -> bool {
         if !self.can_flush_here() {
@@ -212,10 +215,10 @@ impl LogWriter {
         wal.streams() == 1 && !slow && !is_fixed && wal.failure().is_none()
     }
 
-    /// Ends the epoch and begins a write of the appended frames, which completes by itself. Does not wait for it.
-    /// Returns whether it began a write. While other writes are in flight, it begins another only after some time, in
-    /// which more frames gather. If writes do not complete by themselves, or the flusher has to act first, it wakes the
-    /// flusher instead.
+    /// Ends the epoch and begins a write of the appended frames, without waiting for the write to complete. Returns
+    /// whether a write began. If the last write is still in flight and began only recently, the call begins no write,
+    /// so that more frames gather. If a thread has to wait for each write, or the flusher has to act first, the call
+    /// wakes the flusher instead.
     pub fn begin_log_write(&self) -> bool {
         if !self.ground.rings || !self.can_flush_here() {
             self.ground.wishes.nudge();
@@ -257,7 +260,7 @@ impl LogWriter {
         }
     }
 
-    /// Collects completed writes of the first stream. Returns whether D may have advanced.
+    /// Collects completed writes of the first stream. The result says whether the durable epoch may have advanced.
     pub fn collect(&self, wait: Wait) -> Collected {
         if !self.ground.rings {
             return Collected::Nothing;

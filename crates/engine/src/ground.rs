@@ -14,20 +14,20 @@ use crate::delays::{Delays, Work};
 use crate::options::Options;
 use crate::wishes::Wishes;
 
-/// Called with the durable epoch each time it may have advanced.
+/// A function that is called each time the durable epoch may have advanced. Its argument is the durable epoch.
 pub(crate) type Listener = Box<dyn Fn(Epoch) + Send + Sync>;
 
 /// The state that the threads of an open database share.
 pub(crate) struct Ground {
     /// The database.
     pub core: Core,
-    /// The settings it was opened with.
+    /// The settings that the database was opened with.
     pub options: Options,
-    /// Time.
+    /// The clock.
     pub clock: Arc<SystemClock>,
-    /// The time at which the database was opened.
+    /// The time of the open.
     pub opened_ns: u64,
-    /// True if the log has one stream, and its writes complete by themselves.
+    /// True if the log has one stream, and the stream's writes complete without a thread that waits for them.
     pub rings: bool,
     /// Work that a failing disk delays.
     pub delays: Delays,
@@ -40,7 +40,7 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
-    /// Returns the shared state of a core whose threads have not begun.
+    /// Returns the shared state of a core, before the threads begin.
     pub fn new(core: Core, options: Options, clock: Arc<SystemClock>) -> Ground {
         let ground = Ground {
             opened_ns: clock.mono_ns(),
@@ -59,7 +59,7 @@ impl Ground {
         ground
     }
 
-    /// Returns the time, nanoseconds since some moment.
+    /// Returns the monotonic time, nanoseconds since an arbitrary moment.
     pub fn now_ns(&self) -> u64 {
         self.clock.mono_ns()
     }
@@ -85,7 +85,7 @@ impl Ground {
         self.delays.note_log(work, done, self.now_ns())
     }
 
-    /// Reports to waiting callers and listeners that D has advanced or the database has stopped.
+    /// Reports to waiting callers and listeners that the durable epoch has advanced or the database has stopped.
     pub fn announce(&self) {
         if *self.waiting.lock() > 0 {
             self.progressed.notify_all();
@@ -96,8 +96,8 @@ impl Ground {
         }
     }
 
-    /// Waits until an epoch is durable on a rung. Returns early, also with `Ok`, if `holds` returns false before the
-    /// thread sleeps. If the log's writes complete by themselves, it also returns after the first wake-up.
+    /// Waits until an epoch is durable on a rung. Returns `Ok` earlier if `holds` returns false before the thread
+    /// sleeps. If the log's writes complete by themselves, also returns `Ok` after the first wake-up.
     pub fn wait_until(&self, rung: Rung, epoch: Epoch, holds: impl Fn() -> bool) -> Result<()> {
         let wal = self.core.wal();
         let mut waiting = self.waiting.lock();

@@ -1,9 +1,9 @@
-//! Iterating over the keys of a database, and asking for a range of them.
+//! Iterating over the keys of a database, and asking for a range of keys.
 //!
 //! Both work in steps. A step looks at a few hundred keys of one partition under its latch, so writers are not blocked
-//! for long. The price is that the result is no snapshot. A key that exists throughout is returned. A key that appears
-//! or disappears meanwhile may be returned or not. A transaction that needs all keys as of one moment calls
-//! [`Tx::scan_keys`](crate::Tx::scan_keys) and holds every latch.
+//! for long. The price is that the result is no snapshot. A key that exists during all steps is returned. A key that
+//! appears or disappears between the steps may be returned or not. A transaction can get all keys of one moment
+//! with [`Tx::scan_keys`](crate::Tx::scan_keys). It has to hold every latch.
 
 use std::collections::BinaryHeap;
 use std::iter::FusedIterator;
@@ -35,9 +35,9 @@ impl Db {
     }
 
     /// Returns the first `limit` keys of a Redis database within a range, in ascending order of their bytes. To
-    /// continue, ask again for a range that begins after the last key returned.
+    /// continue, ask for a range after the last returned key.
     ///
-    /// Redis databases have no ordered index, so every call looks at all keys and keeps the first `limit` of them. For
+    /// Redis databases have no ordered index, so every call looks at all keys and keeps the first `limit` keys. For
     /// frequent ranges, keep the keys in a sorted set (`perdura::types::zset`) as an index.
     ///
     /// ```
@@ -81,7 +81,7 @@ impl Db {
         Ok(keys)
     }
 
-    /// Takes one step from a cursor. Returns the keys that `wanted` accepts.
+    /// Takes one step from a cursor. Returns the keys that `wanted` accepts, and the cursor of the next step.
     fn step(
         &self,
         database: u8,
@@ -120,7 +120,7 @@ fn is_within<K: AsRef<[u8]>>(key: &[u8], range: &impl RangeBounds<K>) -> bool {
 pub struct Keys<'a> {
     db: &'a Db,
     database: u8,
-    /// The position at which the next step begins. `None`: after the last key.
+    /// The start of the next step. `None`: no step is left.
     cursor: Option<u64>,
     found: std::vec::IntoIter<Vec<u8>>,
 }

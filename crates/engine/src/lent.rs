@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use perdura_archive::Store;
 
-/// A shared cell with the archive while the archiver has it open.
+/// A shared cell that holds the archive while the archiver has it open, and is empty otherwise.
 #[derive(Clone, Default)]
 pub struct Lent(Arc<Mutex<Option<Arc<Store>>>>);
 

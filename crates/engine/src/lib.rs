@@ -1,7 +1,7 @@
 //! Perdura: a transactional database whose product is recovery.
 //!
 //! Data lives in memory and in a log. A transaction that [`Db::write`] has acknowledged survives a power cut. Opening
-//! the directory again brings it back in seconds.
+//! the directory again brings all data back in seconds.
 //!
 //! ```
 //! use perdura::types::hash;
@@ -52,19 +52,19 @@
 //! # What to know
 //! * **Reading and writing.** [`Db::write`] waits until the transaction is durable. [`Db::write_later`] returns a
 //!   ticket instead. [`Db::read`] reads. [`Tx`] has the verbs for keys. [`types`] has hashes, lists, sets and sorted
-//!   sets. [`Db::keys`] iterates, [`Db::range`] asks for an interval.
-//! * **A closure may run several times.** A key belongs to a partition. A transaction that touches a partition whose
-//!   latch it does not hold is undone and starts over with that latch. So a closure must have no effect outside the
-//!   database, except on variables that it sets anew at the start of each run.
-//! * **Errors.** A closure may return any error type that implements `From<`[`Error`]`>`, and the call returns the same
-//!   type. Where Rust cannot infer the type, write `Ok::<_, perdura::Error>(value)`.
+//!   sets. [`Db::keys`] iterates over keys. [`Db::range`] returns the keys of an interval.
+//! * **A closure may run several times.** A key belongs to a partition. A transaction holds the latches of its
+//!   partitions. If it touches a partition without the latch, it is undone and starts over with this latch. So a
+//!   closure must have no effect outside the database, except on variables that it sets anew at the start of each run.
+//! * **Errors.** A closure may return any error type that implements `From<`[`Error`]`>`, and the call returns this
+//!   error type. Where Rust cannot infer the type, write `Ok::<_, perdura::Error>(value)`.
 //! * **Panics.** A panic in a closure undoes its transaction and continues in the caller. The database stays open. A
 //!   panic inside the engine stops the database: calls fail with [`Error::Stopped`] until it is opened anew.
-//! * **Keep closures short.** Other transactions wait for the latches that a closure holds. A transaction inside a
-//!   transaction of the same database is refused.
-//! * **Databases.** 0 to 15, as in Redis. Call [`Db::database`] inside the closure, because a flush gives a database
-//!   another table. The server in this repository can open the same directory, but not while another process has it
-//!   open.
+//! * **Keep closures short.** Other transactions wait for the latches that a closure holds. A nested transaction of the
+//!   closure's database is refused.
+//! * **Databases.** 0 to 15, as in Redis. Call [`Db::database`] inside the closure, because emptying a database
+//!   gives it a new table. The server in this repository can open a program's directory, after the program has closed
+//!   it.
 //! * **Threads.** A [`Db`] is a handle; clone it for each thread. Dropping the last handle ends the background threads
 //!   and loses nothing. [`Db::close`] also takes a checkpoint.
 //!
@@ -74,7 +74,7 @@
 //! # Inside
 //! | module | one idea |
 //! |---|---|
-//! | [`core`] | the database without a thread: every bit of background work is a step |
+//! | [`core`] | the database without a thread: background work is done in steps that the caller takes |
 //! | `env` | the environment of a database: disks, time, randomness, nodes |
 //! | `opening` | the steps of an open before the core exists |
 //! | [`catalog`], `named` | table 0; the table of each name |
@@ -85,11 +85,11 @@
 //! | [`snapshot`] | all rows as of one instant |
 //! | [`archive`] | the archive of an open database, step by step |
 //! | `archiver`, `lent` | the archiver's threads; the open archive, shared with other users |
-//! | `backing_up` | backups: images are copied into the archive |
+//! | `backing_up` | backups: copying images into the archive |
 //! | `archive_figures` | figures of an archive |
-//! | `proving` | each checkpoint's image is compared with the archive |
+//! | `proving` | the standing proof: comparing each checkpoint's image with the archive |
 //! | [`merging`] | the upkeep of an archive |
-//! | `purge` | invisible data is removed in the background |
+//! | `purge` | removing invisible data in the background |
 //! | [`map`] | ordered maps of bytes |
 //! | [`db`], `transact`, `keys` | the database with threads: its handle, and the calls of a program |
 //! | `ground`, `wishes` | the state that all threads share; requests for a flush of the log |
@@ -98,11 +98,12 @@
 //! | `behind` | the distance by which the log's disks are behind |
 //! | `durability` | the rungs that a caller can wait for before it relies on a commit |
 //! | `receipt` | the receipt that a client keeps of a write |
-//! | [`pace`] | the times of flushes, and the rate at which an image is written |
+//! | [`pace`] | when flushes start, and how fast an image is written |
 //! | [`options`] | settings |
 //! | [`stats`] | figures |
 //!
-//! The simulator drives [`core::Core`] from a seed. [`Db`] drives it from threads. Both run the same implementation.
+//! The simulator drives [`core::Core`] from a seed. [`Db`] drives it from threads. So the simulator and a program run
+//! one implementation.
 
 pub mod archive;
 mod archive_figures;

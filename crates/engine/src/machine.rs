@@ -1,9 +1,9 @@
 //! The memory that the machine and the control groups of this process allow.
 //!
-//! The kernel kills a process that reaches the limit of its control group or of a group above it. In version 2 that
-//! limit is in `memory.max`. At the softer limit `memory.high` the process is slowed down until it nearly stops. In
-//! version 1 the limit is in `memory.limit_in_bytes`. `/proc/self/cgroup` names the process's groups.
-//! `/proc/self/mountinfo` names the directories in which the groups are mounted.
+//! The kernel kills a process at the memory limit of the control group or of a parent group. In version 2 of control
+//! groups that limit is in `memory.max`. At the softer limit `memory.high` the kernel slows the process down until it
+//! nearly stops. In version 1 the limit is in `memory.limit_in_bytes`. `/proc/self/cgroup` names the process's groups.
+//! `/proc/self/mountinfo` names the groups' mount directories.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -20,8 +20,8 @@ const fn share_of(bytes: u64) -> u64 {
 struct Limit {
     /// Bytes of memory.
     memory: u64,
-    /// Bytes of swap that the process may use in addition. `None`: at this limit the process is slowed down, not
-    /// killed.
+    /// Bytes of swap that the process may use in addition to `memory`. `None`: at this limit the kernel slows the
+    /// process down instead of killing it.
     swap: Option<u64>,
     /// The file that sets the limit.
     file: PathBuf,
@@ -68,8 +68,8 @@ impl Machine {
         least.map_or(u64::MAX, share_of)
     }
 
-    /// Returns the least memory, swap included, at which the kernel kills this process. `None` if
-    /// no bound kills it.
+    /// Returns the memory size, swap included, at which the kernel kills this process. `None`: no limit
+    /// makes the kernel kill the process.
     pub fn ceiling(&self) -> Option<Ceiling> {
         let deadly = self.0.iter().filter_map(|limit| {
             let bytes = limit.memory.saturating_add(limit.swap?);
@@ -79,8 +79,8 @@ impl Machine {
         Some(Ceiling { bytes, set_by })
     }
 
-    /// Returns a complaint if the operator has chosen a memory limit above the size at which the kernel kills the
-    /// process.
+    /// Returns a complaint if the chosen memory limit is above the [`ceiling`](Self::ceiling), where the kernel kills
+    /// the process.
     pub fn complaint(&self, chosen: u64) -> Option<String> {
         let ceiling = self.ceiling().filter(|ceiling| ceiling.bytes < chosen)?;
         Some(format!(
@@ -142,8 +142,8 @@ impl Mount {
         })
     }
 
-    /// Returns the directories of a group and of all groups above it, as far as the mount shows them. In a container
-    /// the process's group may be outside the mount. Then the result is only the mount's root.
+    /// Returns the directories of a group and its parent groups, up to the mount's root. In a container the process's
+    /// group may be outside the mount. Then the result is only the mount's root.
     fn dirs(&self, group: &Path) -> Vec<PathBuf> {
         let inside = group.strip_prefix(&self.root).unwrap_or(Path::new(""));
         let is_plain = |part| matches!(part, Component::Normal(_));

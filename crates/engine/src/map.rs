@@ -21,9 +21,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A map is a page-addressed table. Each partition also has an ordered index of its keys. A range merges the partitions
-//! in steps. A step reads a few hundred entries under all latches. So a range is no snapshot, but it returns, in order,
-//! every entry that exists throughout.
+//! A map is a page-addressed table. Each partition keeps an ordered index of the keys that it holds. A range merges the
+//! partitions in steps. Each step holds all latches and reads a few hundred entries. Writers may change the map between
+//! two steps, so a range is no snapshot. It returns, in order, every entry that exists during the whole iteration.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::iter::FusedIterator;
@@ -39,9 +39,9 @@ use crate::core::{Core, Watch};
 use crate::db::Db;
 use crate::transact::Attempt;
 
-/// The prefix of the catalog names of maps. No other table's name begins with it.
+/// The prefix of the names that the tables of maps have in the catalog. No other table's name begins with it.
 const PREFIX: &str = "map/";
-/// Entries that one step of a range reads.
+/// Count of entries that one step of a range reads.
 const STEP_ENTRIES: usize = 256;
 
 /// A key and its value.
@@ -53,8 +53,8 @@ pub(crate) fn table_name(map: &str) -> String {
 }
 
 impl Core {
-    /// Finds or makes the table of a map. Also returns the ticket of the transaction that made the table. `watch` gets
-    /// the bytes of log room that the transaction awaits, if any.
+    /// Finds or makes the table of a map. Also returns the ticket of the transaction that made the table; the default
+    /// ticket if the table existed. `watch` gets the bytes of log room that the transaction awaits, if any.
     ///
     /// # Errors
     /// [`Error::Usage`] for an empty name; the errors of a write.
@@ -78,8 +78,8 @@ impl Core {
         Ok((table, ticket))
     }
 
-    /// Returns at most `limit` entries of an ordered table within a range: the first ones, ascending, or if `backward`
-    /// the last ones, descending.
+    /// Returns the first entries of an ordered table within a range, at most `limit`, ascending. If `backward`, returns
+    /// the last entries, descending.
     ///
     /// # Errors
     /// As [`Core::transact`].
@@ -129,8 +129,8 @@ fn merged(
     for id in tx.latched() {
         tx.view(id, |part| {
             let mut rows = part.rows(table, Which::Primary, range.0, range.1);
-            // A partition's entries are in order. So its first entry beyond the `limit` entries
-            // kept so far ends its scan.
+            // A partition's entries are in order. So the scan of a partition ends at the first entry that lies beyond
+            // the `limit` entries kept so far.
             while let Some(row) = if backward {
                 rows.next_back()
             } else {
@@ -193,7 +193,7 @@ impl Db {
         }
     }
 
-    /// Like [`map_later`](Self::map_later), for a caller that cannot wait for the log, such as an event loop.
+    /// Like [`map_later`](Self::map_later), for an event loop or a similar caller, which cannot wait for the log.
     ///
     /// # Errors
     /// As [`Db::write_later`]; [`Error::Usage`] for an empty name.
@@ -270,7 +270,8 @@ impl Map {
         Ok(self.len()? == 0)
     }
 
-    /// Returns the entries within a range, in the order of their keys' bytes, from either end.
+    /// Returns an iterator over the entries within a range, in the order of the bytes of their keys. The iterator is
+    /// double-ended.
     #[must_use = "iterators are lazy"]
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> MapRange {
         let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
@@ -284,7 +285,7 @@ impl Map {
         }
     }
 
-    /// Returns the entries whose keys begin with `prefix`.
+    /// Returns the entries with keys that begin with `prefix`.
     #[must_use = "iterators are lazy"]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> MapRange {
         let low = prefix.as_ref().to_vec();
@@ -293,7 +294,7 @@ impl Map {
     }
 }
 
-/// Returns the least key that is greater than all keys with this prefix. `None`: no such key exists.
+/// Returns the least key that is greater than all keys with this prefix. `None`: no key is greater.
 fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
     let mut next = prefix[..=last].to_vec();
@@ -301,13 +302,14 @@ fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(next)
 }
 
-/// Iterates over a range of a map, from either end. The iterator ends after the first error.
+/// Iterates over a range of a map, ascending or descending. The iterator ends after the first error.
 pub struct MapRange {
     map: Map,
-    /// The part of the range that has not been read yet.
+    /// The lower bound of the entries that were not read yet. `high` is the upper bound.
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
-    /// Entries that were read ahead, from the front and from the back, both ascending.
+    /// Entries read from the front and not returned yet. `back` has entries from the back. `front` and `back` are
+    /// ascending.
     front: VecDeque<KeyValue>,
     back: VecDeque<KeyValue>,
     /// True if all entries have been read.

@@ -1,11 +1,11 @@
 //! Upkeep of an open database's archive: merging runs and removing unneeded data, without delaying the archiver.
 //!
-//! The archiver opens the archive and shares it through [`Lent`]. The merger has its own threads and takes its own
-//! steps. After a failure the archiver may open the archive again. A merge that was under way is then given up. Its
-//! inputs still exist, so nothing is lost.
+//! The archiver opens the archive and shares it through [`Lent`]. The merger has threads and steps that are separate
+//! from the archiver's. After a failure the archiver may open the archive again. A merge that was under way is then
+//! given up. Its inputs still exist, so nothing is lost.
 //!
-//! It is no failure if another process, an archive agent, has the right to merge. The database checks every second
-//! whether that process still has it.
+//! The right to merge may belong to an archive agent, which is a separate process. The database then does not merge,
+//! and reports no error. It checks every second whether the agent still has that right.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub enum MergingStep {
     Worked,
     /// Runs were replaced.
     Merged(MergedRun),
-    /// Data that no promised moment needs was removed.
+    /// Data was removed, because the moments that the archive keeps do not need it.
     Removed(Removed),
 }
 
@@ -57,7 +57,7 @@ pub struct Merging {
 }
 
 impl Merging {
-    /// Returns merging of the archive that `lent` holds. Data that `retention` promises to keep is not removed.
+    /// Returns a merger of the archive in `lent`. It keeps all data that `retention` promises to keep.
     #[must_use]
     pub fn new(lent: Lent, options: MergerOptions, retention: Retention) -> Merging {
         Merging {
@@ -104,7 +104,7 @@ impl Merging {
 }
 
 impl AtArchive {
-    /// Runs one of the merger's two threads.
+    /// Runs one of the merger's two threads; `side` says which.
     pub(crate) fn merger(&self, merging: &Mutex<Merging>, side: Side) {
         side.begin();
         let mut look_ns = 0;

@@ -8,17 +8,17 @@ use serde::Serialize;
 /// The nodes that hold the newest part of the log.
 #[derive(Debug, Clone, Serialize)]
 pub struct MirrorStats {
-    /// The storage that acknowledgements rely on: `mirror`, `solo` or `disk`; `mixed` if groups differ.
+    /// The storage that acknowledgements rely on: `mirror`, `solo` or `disk`; `mixed` if the groups of nodes differ.
     pub mode: String,
-    /// The view's number.
+    /// The number of the view in force. The view says which nodes acknowledge.
     pub view: u64,
-    /// The writer's generation.
+    /// The writer's generation. Each takeover raises it.
     pub generation: u64,
     /// True if a change of view is under way.
     pub changing: bool,
-    /// Machines on which the nodes of the view run.
+    /// Count of machines with nodes of the view.
     pub domains: usize,
-    /// Nodes that are ready for blocks.
+    /// Count of nodes that are ready for blocks.
     pub nodes_ready: usize,
     /// Bytes that the slowest of the ready nodes lacks.
     pub lag_bytes: u64,
@@ -37,7 +37,7 @@ pub struct MirrorNodeStats {
     pub mapped: bool,
     /// Bytes that the node has not acknowledged.
     pub lag_bytes: u64,
-    /// The time for which an answer of the node has been outstanding, microseconds.
+    /// The waiting time for the node's outstanding answer, microseconds.
     pub silent_us: u64,
     /// The reason why there is no connection; empty while there is one.
     pub trouble: String,

@@ -6,10 +6,10 @@
 //! nodes need. If several threads wait, none spins. While one epoch is under way to the nodes, new frames gather in the
 //! next.
 //!
-//! The mirror's own thread collects for all threads that sleep, maintains connections and changes the view. The
+//! The mirror's own thread collects replies for all threads that sleep, maintains connections and changes the view. The
 //! flushers copy the shipped blocks to disk. They do so when a caller waits for the disk, or when much data or old data
-//! is not on disk. They also do so at a change of view, and when the database is closed. In the other modes of the
-//! view, acknowledgements wait for the disk, and the flushers work as if there were no nodes.
+//! is not on disk. They also do so at a change of view, and when the database is closed. If the view's mode does not
+//! rely on nodes, acknowledgements wait for the disk. The flushers then work as without nodes.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -27,25 +27,25 @@ use crate::nodes::NodesInUse;
 
 /// A single waiter spins this long before it sleeps, nanoseconds.
 const SPIN_NS: u64 = 60_000;
-/// The copy is due when this many bytes are not on disk.
+/// A number of bytes. When this much of the log is not on disk, the copy to disk is due.
 const COPY_BYTES: u64 = 1 << 19;
-/// The copy is due when data not on disk is this old, nanoseconds.
+/// An age in nanoseconds. When data of this age is not on disk, the copy to disk is due.
 const COPY_AGE_NS: u64 = 10_000_000;
-/// The most epochs that the mirror's thread ships before it checks connections and the view again.
+/// The mirror's thread ships at most this many epochs before it checks connections and the view again.
 const SHIPS_MAX: usize = 16;
 /// The mirror's thread checks at least this often for pings, connections, and an epoch that no caller waits for.
 const LOOK_IDLE: Duration = Duration::from_millis(1);
-/// The age of data not on disk from which epochs are shipped at most once in [`LOOK_IDLE`], nanoseconds. The disk then
-/// has time to catch up, so little data would be lost if nodes and machine failed together. If the disk stalls
-/// altogether, shipping continues until the tail is full.
+/// An age in nanoseconds. If data of this age is not on disk, epochs are shipped at most once in [`LOOK_IDLE`]. The
+/// disk then has time to catch up, so little data would be lost if nodes and machine failed together. If the disk
+/// stalls altogether, shipping continues until the *tail*, the log that is not on disk, has its maximum size.
 const COPY_LATE_NS: u64 = 35_000_000;
-/// The bytes not on disk from which the same limit as for [`COPY_LATE_NS`] applies. A disk of 45 MB a second writes
-/// this much in that time.
+/// If this many bytes are not on disk, the limit of [`COPY_LATE_NS`] applies too. A disk of 45 MB a second writes this
+/// many bytes in 35 ms.
 const COPY_LATE_BYTES: u64 = 3 << 19;
-/// A clean close waits this long for the arbiter, nanoseconds.
+/// A clean close waits at most this long until the arbiter has stored the last view, nanoseconds.
 const STOP_NS: u64 = 5_000_000_000;
 
-/// The nodes of an open database, as its threads use them. A single waiting thread collects the replies by itself. If
+/// The nodes of an open database, for use by all threads. A single waiting thread collects the replies by itself. If
 /// several threads wait, the mirror's thread collects for them.
 pub(crate) struct Mirror {
     ground: Arc<Ground>,
@@ -60,7 +60,7 @@ pub(crate) struct Mirror {
 }
 
 impl Mirror {
-    /// Returns a mirror whose thread has not begun.
+    /// Returns a mirror, before the thread begins.
     pub fn new(ground: &Arc<Ground>) -> Mirror {
         Mirror {
             ground: Arc::clone(ground),
@@ -83,7 +83,7 @@ impl Mirror {
         }
     }
 
-    /// Takes a line for each change of view since the last call.
+    /// Returns a line for each change of view since the last call.
     pub fn take_views(&self) -> Vec<String> {
         std::mem::take(&mut self.views.lock())
     }
@@ -113,8 +113,8 @@ impl Mirror {
         self.nodes().is_some_and(NodesInUse::is_mirrored)
     }
 
-    /// Ships the appended frames and collects replies of nodes. Returns whether more is acknowledged than before. While
-    /// the copy is late, it does not ship, only collects.
+    /// Ships the appended frames and collects replies of nodes. While the copy to disk is late, ships nothing and only
+    /// collects. Returns whether more is acknowledged than before.
     pub fn ship(&self) -> bool {
         let Some(nodes) = self.nodes() else {
             return false;
@@ -142,8 +142,8 @@ impl Mirror {
         self.collected(nodes.pump_soon(self.ground.now_ns()))
     }
 
-    /// Wakes the waiting threads if `pumped`, the result of a pump, says that more is acknowledged.
-    /// Returns whether it does.
+    /// Returns whether `pumped`, the result of a pump, says that more is acknowledged. If so, wakes the waiting
+    /// threads.
     fn collected(&self, pumped: Option<bool>) -> bool {
         let rose = pumped.unwrap_or(false);
         if rose {
@@ -157,20 +157,20 @@ impl Mirror {
         rose
     }
 
-    /// Returns the view in force, the nodes and their progress. `None`: the database has no nodes.
+    /// Returns the number of the current view, and the state of each node. `None`: the database has no nodes.
     pub fn status(&self) -> Option<Status> {
         let nodes = self.nodes()?;
         let status = nodes.status(self.ground.now_ns());
-        // A thread that shipped meanwhile may have found the nodes locked by this call, and has not
-        // sent its blocks.
+        // While this call had the nodes locked, another thread may have shipped an epoch and not sent its blocks. Send
+        // them now.
         if nodes.is_missed() {
             self.collected(nodes.pump_soon(self.ground.now_ns()));
         }
         Some(status)
     }
 
-    /// If acknowledgements need the disk, sends the node that is left the blocks that are now being written to disk. So
-    /// the node's reply does not come after the disk's.
+    /// Sends blocks to a group's only remaining node while the disk still writes these blocks. Does so only if
+    /// acknowledgements need the disk. Without this call, the node would reply only after the disk's write has ended.
     pub fn offer_written(&self) {
         let alone = self.nodes().filter(|nodes| !nodes.is_mirrored());
         if alone.and_then(|nodes| nodes.pump_soon(self.ground.now_ns())) == Some(true) {
@@ -178,8 +178,8 @@ impl Mirror {
         }
     }
 
-    /// Reports to waiting threads and to the mirror that the disk has synced more. The mirror needs this for a group
-    /// with one node left, which acknowledges the blocks that both the node and the disk have.
+    /// Reports to waiting threads and to the mirror that the disk has synced more. The mirror needs this if a group has
+    /// one node left: a block is then acknowledged when the node and the disk have it.
     pub fn tell_synced(&self) {
         if let Some(nodes) = self.nodes().filter(|nodes| !nodes.is_mirrored()) {
             nodes.pump(self.ground.now_ns());
@@ -187,7 +187,7 @@ impl Mirror {
         self.ground.announce();
     }
 
-    /// Waits until nodes hold an epoch. Returns early if acknowledgements no longer rely on nodes.
+    /// Waits until nodes hold an epoch. Returns early if acknowledgements stop relying on nodes.
     pub fn wait_for_nodes(&self, epoch: Epoch) -> Result<()> {
         let wal = self.ground.core.wal();
         if wal.durable(Rung::Mirror) >= epoch {
@@ -200,7 +200,7 @@ impl Mirror {
         waited
     }
 
-    /// The wait of `wait_for_nodes`, for a thread that is already counted in `waiters`. `others` is the number of
+    /// Waits as `wait_for_nodes` says. The calling thread is already counted in `waiters`. `others` is the number of
     /// threads that were waiting before it.
     fn wait_among(&self, others: usize, epoch: Epoch) -> Result<()> {
         let wal = self.ground.core.wal();
@@ -225,8 +225,8 @@ impl Mirror {
         Ok(())
     }
 
-    /// Collects replies for [`SPIN_NS`] without sleeping, unless another thread spins. Returns
-    /// whether the epoch is acknowledged.
+    /// Collects replies for [`SPIN_NS`] without sleeping, unless a thread already spins. Returns whether the epoch is
+    /// acknowledged.
     fn spin_for_nodes(&self, epoch: Epoch) -> bool {
         let wal = self.ground.core.wal();
         let Some(nodes) = self.nodes() else {
@@ -237,7 +237,7 @@ impl Mirror {
         }
         let begun_ns = self.ground.now_ns();
         while wal.durable(Rung::Mirror) < epoch {
-            // An answered epoch makes room for the next one.
+            // The next epoch can be shipped once the nodes have acknowledged this one.
             if self.collected(nodes.try_pump(self.ground.now_ns()))
                 && wal.durable(Rung::Mirror) < epoch
             {
@@ -246,13 +246,13 @@ impl Mirror {
             if self.ground.now_ns() > begun_ns + SPIN_NS {
                 break;
             }
-            // A node on this machine may wait for this core.
+            // A node on this machine may wait for this CPU core.
             std::thread::yield_now();
         }
         self.spins.store(false, Ordering::SeqCst);
         if wal.durable(Rung::Mirror) < wal.last_appended() {
-            // This is for threads that began to wait meanwhile: the mirror's thread may be asleep until a node sends
-            // something.
+            // Other threads may have begun to wait meanwhile. Ship for them, because the mirror's thread may be asleep
+            // until a node sends something.
             self.ship();
             self.wake_collector();
         }
@@ -306,7 +306,7 @@ impl Mirror {
                 std::thread::sleep(LOOK_IDLE);
                 continue;
             }
-            // An answered epoch makes room for the next one.
+            // The next epoch can be shipped once the nodes have acknowledged this one.
             let _more_was = (0..SHIPS_MAX).take_while(|_| self.ship()).count();
             let is_awaited = wal.durable(Rung::Mirror) < wal.last_appended();
             match is_awaited && !self.spins.load(Ordering::SeqCst) {

@@ -1,9 +1,9 @@
 //! The tables that a database is opened with, by name, and the current table of each name.
 //!
-//! A name has a *place*: its index in the list of names that the database was opened with. The place gives the name's
-//! table with one load, inside a transaction. Emptying a table gives its name a new, empty table. Swapping two names
-//! exchanges their tables. Both change rows of the catalog, which are logged with their transaction. As its last step
-//! before the commit, the transaction publishes the change here.
+//! A name has a *place*: the index in the options' list of names. Inside a transaction, the table of a name is found
+//! from its place with one load. Emptying a table gives its name a new, empty table. Swapping two names exchanges their
+//! tables. Both change rows of the catalog within a transaction, which logs these rows. As its last step before the
+//! commit, the transaction publishes the change in [`NamedTables`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +22,7 @@ pub struct NamedTables {
 }
 
 impl NamedTables {
-    /// Returns the names, to which no tables are assigned yet.
+    /// Returns the names. No table is assigned to a name yet.
     #[must_use]
     pub fn new(names: &'static [&'static str]) -> NamedTables {
         NamedTables {
@@ -37,18 +37,18 @@ impl NamedTables {
         0..count
     }
 
-    /// Returns the table of the name at a place. Call this inside a transaction: a renewal, which changes the table,
-    /// holds every latch.
+    /// Returns the table whose name is at `place` in the list of names. Call this inside a transaction: a renewal
+    /// changes the table while it holds every latch.
     ///
     /// # Panics
-    /// If the place does not exist.
+    /// If the list has no such place.
     #[inline]
     #[must_use]
     pub fn at(&self, place: u8) -> TableId {
         TableId(self.ids[usize::from(place)].load(Ordering::Relaxed))
     }
 
-    /// Returns the table of a name; `None` if the database was not opened with it.
+    /// Returns the table of a name. `None` if the database was not opened with that name.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<TableId> {
         let mut places = self.places().zip(self.names);
@@ -59,8 +59,8 @@ impl NamedTables {
         self.ids[usize::from(place)].store(table.0, Ordering::Relaxed);
     }
 
-    /// Reads the tables of the names from the catalog of a restarted heap. Returns the places whose names the catalog
-    /// does not have yet.
+    /// Finds the table of each name in the catalog of a restarted heap. Returns the places of the names that the
+    /// catalog does not contain yet.
     ///
     /// # Errors
     /// If the catalog is damaged.
@@ -78,7 +78,7 @@ impl NamedTables {
     }
 
     /// Gives names new, empty tables, which only the running transaction sees until [`install`](Self::install). The
-    /// transaction must hold every latch. An abort leaves at most empty tables, which the next attempt uses again.
+    /// transaction must hold every latch. If it aborts, empty tables may remain. The next attempt uses them again.
     ///
     /// # Errors
     /// If a latch is missing or the catalog is damaged. The caller must return the error.
@@ -103,7 +103,8 @@ impl NamedTables {
         put_next_id(tx, next)
     }
 
-    /// Exchanges the tables of two names, for the running transaction, which holds every latch.
+    /// Exchanges the tables of two names. Until [`install`](Self::install), only the running transaction sees the
+    /// exchange. The transaction must hold every latch.
     ///
     /// # Errors
     /// If a latch is missing or the catalog is damaged. The caller must return the error.
@@ -118,7 +119,7 @@ impl NamedTables {
     }
 
     /// Publishes a renewal. This must be the last step of a transaction before it commits. Returns the indexes of the
-    /// replaced tables, which the caller drops after the latches are released.
+    /// replaced tables. The caller drops these indexes after the latches are released.
     ///
     /// # Errors
     /// If a latch is missing; nothing has changed then. The caller must return the error.
@@ -129,7 +130,7 @@ impl NamedTables {
             gone.insert(self.at(*place));
             self.set(*place, *table);
         }
-        // A table that a swap has only given another name stays.
+        // A table that a swap has only given to another name is still in use.
         for place in self.places() {
             gone.remove(&self.at(place));
         }
@@ -159,17 +160,17 @@ impl NamedTables {
     }
 }
 
-/// New tables of names that are being emptied or swapped, before other transactions see them.
+/// The new tables of the names that a transaction empties or swaps. Other transactions do not see these tables yet.
 #[derive(Debug, Default)]
 pub struct Renewal {
     /// The new table of each renewed name, by the name's place.
     tables: BTreeMap<u8, TableId>,
-    /// New tables that the same transaction has replaced again.
+    /// The new tables that the same transaction has already replaced by newer ones.
     superseded: Vec<TableId>,
 }
 
 impl Renewal {
-    /// Returns the new table of the name at a place, if it is being emptied or swapped.
+    /// Returns the new table of the name at a place. `None`: the transaction has not emptied or swapped the name.
     #[must_use]
     pub fn table(&self, place: u8) -> Option<TableId> {
         self.tables.get(&place).copied()

@@ -1,7 +1,9 @@
 //! The log in the memory of nodes, during an open and while the database runs.
 //!
-//! An open claims the database in the arbiter. If nodes may hold more of the log than the disks, it seals them and drains
-//! their blocks into the segments, and restarts. It writes the new life, once the anchor names it, into the view.
+//! The *view* says which nodes hold the newest log. It is stored in the *arbiter*, where an open claims the database.
+//! If nodes may hold more of the log than the disks, the open seals these nodes. Then the open *drains* these nodes: it
+//! copies the nodes' blocks into the segments. The restart follows. Once the anchor names the new life, the open writes
+//! that life into the view.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,12 +23,12 @@ use perdura_recovery::{Anchor, AnchorCell, Mirrored, Tail, flush_all, read_ancho
 use perdura_wal::drain::{DrainLife, KeptTail, drain};
 use perdura_wal::{Rung, Wal};
 
-/// The files of TLS to the nodes, PEM.
+/// The PEM files for TLS connections to the nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeTlsFiles {
     /// The certificate authorities that sign the nodes' certificates. `None`: TLS is not used.
     pub ca_cert: Option<PathBuf>,
-    /// The certificate, with its chain, that this database presents to the nodes.
+    /// This database's certificate for the nodes, with the certificate chain.
     pub cert: Option<PathBuf>,
     /// The private key of `cert`.
     pub key: Option<PathBuf>,
@@ -39,19 +41,20 @@ pub struct NodeSettings {
     pub groups: Vec<String>,
     /// The directory that holds the view.
     pub view: Option<PathBuf>,
-    /// File with the nodes' key.
+    /// The file with the nodes' key.
     pub key_file: Option<PathBuf>,
     /// The files of TLS.
     pub tls: NodeTlsFiles,
-    /// The most bytes of a stream that may be in the nodes' memories and not on disk.
+    /// At most this many bytes of a stream may be in the nodes' memories and not on disk.
     pub tail_bytes: u64,
     /// True if two nodes on one machine count as a mirror.
     pub one_machine: bool,
-    /// After the writer has asked the arbiter, it may acknowledge with its disk alone for this time. Zero: no limit.
+    /// The length of the lease. A lease begins when the writer asks the arbiter whether its view is in force. Only
+    /// during the lease may the writer acknowledge data because its disk has it. Zero: the lease never ends.
     pub lease: Duration,
     /// True if blocks may go to other machines unencrypted.
     pub allow_plaintext: bool,
-    /// True if a restart may give up data that only nodes may hold.
+    /// True if a restart may give up data that neither the disks nor the nodes return.
     pub accept_loss: bool,
 }
 
@@ -71,12 +74,12 @@ impl Default for NodeSettings {
     }
 }
 
-/// Makes the register of a database's view.
+/// Makes the arbiter's register, which holds a database's view.
 pub type MakeRegister = dyn Fn(Uuid) -> Result<Box<dyn Register>> + Send + Sync;
-/// Returns random numbers. They cannot be guessed, or in the simulator are determined by a seed.
+/// Returns random numbers. No attacker can guess them. In the simulator a seed determines them.
 pub type Random = dyn Fn() -> u64 + Send + Sync;
 
-/// The nodes that are to hold the newest part of the log, and the arbiter that holds the view.
+/// The nodes for the newest part of the log, and the arbiter with the view.
 #[derive(Clone)]
 pub struct Nodes {
     /// The nodes' addresses, and limits.
@@ -87,9 +90,9 @@ pub struct Nodes {
     pub register: Arc<MakeRegister>,
     /// Random numbers.
     pub random: Arc<Random>,
-    /// The time for which a takeover waits for the nodes.
+    /// The times that a takeover waits for the nodes.
     pub patience: Patience,
-    /// Waits for a short time, in which nodes can answer.
+    /// Waits for a short time, so that nodes can answer.
     pub pass: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -109,13 +112,13 @@ pub(crate) struct Claimed {
     by: Claimant,
     view: View,
     register: Box<dyn Register>,
-    /// The rule by which the restart treats the end of the log.
+    /// The restart's rule for the end of the log.
     pub tail: Tail,
     /// The actions of the takeover, for the report.
     pub notes: Vec<String>,
 }
 
-/// Refuses a view that belongs to another log than the anchor's, or to a later life.
+/// Refuses a view if its number of streams differs from the anchor's, or if its life is later than the anchor's.
 fn check_life(view: &View, anchor: &Anchor) -> Result<()> {
     if view.homes.len() != usize::from(anchor.streams) {
         return Err(Error::Usage(format!(
@@ -135,7 +138,7 @@ fn check_life(view: &View, anchor: &Anchor) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a view that is no newer than the generation that the anchor knows.
+/// Refuses a view that is not newer than the anchor's generation.
 fn check_generation(view: &View, anchored: u64) -> Result<()> {
     if view.generation.0 <= anchored {
         return Err(Error::Usage(format!(
@@ -149,13 +152,13 @@ fn check_generation(view: &View, anchored: u64) -> Result<()> {
 }
 
 impl Nodes {
-    /// Claims a database, and drains the nodes' part of its log into the segments. If the nodes do not return that
-    /// part, the takeover fails, or with `accept_loss` gives the part up. The last writer may acknowledge writes until
-    /// its lease ends, so the takeover waits for that and then reads the anchor again.
+    /// Claims a database, and drains the nodes into its segments. If the nodes do not return all blocks that the disks
+    /// lack, the takeover fails. With `accept_loss` it gives up the missing blocks instead. The last writer may
+    /// acknowledge writes until its lease ends. The takeover waits for that end, and then reads the anchor again.
     ///
     /// # Errors
-    /// The errors of arbiter, nodes and [`drain`]. After an error, only the generation in the view and drained blocks
-    /// may have changed. The next open finds both.
+    /// The errors of arbiter, nodes and [`drain`]. A failed takeover may have raised the generation in the view, and
+    /// may have drained some blocks. It has changed nothing else. The next open finds these changes.
     pub(crate) fn take_over(
         &self,
         disks: &Disks,
@@ -177,7 +180,7 @@ impl Nodes {
             return Ok(claimed);
         };
         check_generation(view, mirrored.generation)?;
-        // A later life has already recovered the nodes' part. Or the view says that everything is on disk.
+        // Nothing is to be drained: a later life has recovered the nodes' blocks, or the view says that all is on disk.
         let is_recovered = view.life != anchor.incarnation && !armed(Flaw::OldLifeFetched);
         if is_recovered || !view.is_mirrored() {
             if accept_loss {
@@ -234,8 +237,7 @@ impl Nodes {
         })
     }
 
-    /// Waits until the lease of the last writer has ended, and then reads the anchor again, which
-    /// the writer may have changed.
+    /// Waits until the last writer's lease has ended. Then reads the anchor again: that writer may have changed it.
     fn outwait(
         &self,
         view: &View,
@@ -302,7 +304,7 @@ impl Nodes {
         }
     }
 
-    /// Begins the writer's side. The anchor must already name the new life.
+    /// Starts to mirror the log to the nodes. The anchor must already name the new life.
     pub(crate) fn begin(
         &self,
         mut claimed: Claimed,
@@ -318,7 +320,7 @@ impl Nodes {
         );
         let view = beginning_view(&claimed.view, &claimed.by, record.incarnation, durable);
         self.store(claimed.register.as_mut(), &view)?;
-        // The frames that the open has logged are flushed, so that the tail begins after them.
+        // Flush the frames that the open has logged, so that the tail begins after them.
         flush_all(wal)?;
         let streams = (0..wal.streams()).map(StreamId);
         let start: Vec<Pos> = streams
@@ -392,8 +394,8 @@ impl Nodes {
     }
 }
 
-/// Returns, for each stream, the position from which a drain follows the blocks. It is the end of the part that the
-/// anchor vouches for. If checkpoints have since cut the log beyond that end, it is the position of the cut.
+/// Returns, for each stream, the position at which a drain starts. That is the end of the part that the anchor vouches
+/// for. If the part of the log up to a later position is no longer needed, the drain starts at that later position.
 fn drained_from(anchor: &Anchor) -> Vec<Pos> {
     let floor = truncation_floor(anchor);
     assert_eq!(
@@ -455,7 +457,7 @@ fn drain_all(disks: &Disks, anchor: &Anchor, kept: &[Vec<Kept>]) -> Result<Vec<S
     Ok(notes)
 }
 
-/// The log and the anchor, behind the interface that the mirror uses.
+/// The log and the anchor, as an implementation of the mirror's [`Log`].
 struct OverWal {
     wal: Arc<Wal>,
     anchor: Arc<AnchorCell>,
@@ -506,33 +508,31 @@ impl Log for OverWal {
 pub struct NodesInUse {
     mirror: Arc<Mirror>,
     log: OverWal,
-    /// True if acknowledgements could rely on nodes at the last step.
+    /// True if acknowledgements could rely on nodes after the last call of `manage`.
     is_mirrored: AtomicBool,
     /// True if view and anchor say that everything is on disk. From then on no acknowledgement relies on nodes.
     has_stopped: AtomicBool,
 }
 
 impl NodesInUse {
-    /// Returns whether acknowledgements of some stream currently rely on nodes, so that the copy to disk may come
-    /// later.
+    /// Returns whether acknowledgements of some stream currently rely on nodes, so that the disk may lag.
     #[must_use]
     pub fn is_mirrored(&self) -> bool {
         self.is_mirrored.load(Ordering::SeqCst)
     }
 
-    /// Sends and receives as far as possible without waiting. Returns whether the nodes hold more than before. `None`:
-    /// another thread is using the nodes.
+    /// Sends and receives without waiting. Returns whether the nodes hold more than before. `None`: the nodes are in
+    /// use by a different thread.
     pub fn try_pump(&self, now_ns: u64) -> Option<bool> {
         self.mirror.try_pump(&self.log, now_ns)
     }
 
-    /// Like [`try_pump`](Self::try_pump). If another thread is using the nodes, that thread pumps when it has finished.
+    /// Like [`try_pump`](Self::try_pump). If a thread is already using the nodes, that thread pumps afterwards.
     pub fn pump_soon(&self, now_ns: u64) -> Option<bool> {
         self.mirror.pump_soon(&self.log, now_ns)
     }
 
-    /// Returns whether blocks may be unsent because a thread found the nodes in use by a call of
-    /// [`status`](Self::status).
+    /// Returns whether a thread has left blocks unsent because a call of [`status`](Self::status) had the nodes locked.
     pub fn is_missed(&self) -> bool {
         self.mirror.is_missed()
     }
@@ -569,12 +569,12 @@ impl NodesInUse {
         managed
     }
 
-    /// Returns whether, since the last call, a change of view has asked for the copy to disk.
+    /// Returns whether a change of view has requested the copy to disk since the last call.
     pub fn take_copy_wish(&self) -> bool {
         self.log.wants_copy.swap(false, Ordering::SeqCst)
     }
 
-    /// Begins to end the mirror. The mirror ends when all data is on disk.
+    /// Tells the mirror to end as soon as all data is on disk. Does not wait for that.
     pub fn begin_stop(&self) {
         self.mirror.begin_stop();
     }
@@ -585,7 +585,7 @@ impl NodesInUse {
         self.has_stopped.load(Ordering::SeqCst)
     }
 
-    /// Returns the view in force, the nodes and their progress.
+    /// Returns the number of the current view, and the state of each node.
     #[must_use]
     pub fn status(&self, now_ns: u64) -> Status {
         self.mirror.status(now_ns)

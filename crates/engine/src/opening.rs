@@ -20,8 +20,8 @@ use crate::options::CoreOptions;
 use crate::typed::replay::Replayer;
 use crate::yardstick::Yardstick;
 
-/// Refuses a database of another scheme than the yardstick's. Also refuses a database of
-/// interleaved transactions, because its pages hold no rows that this engine can read.
+/// Refuses a database if its logging scheme is not that of `yardstick`. Also refuses a database of interleaved
+/// transactions, because this engine cannot read the rows in the pages of such a database.
 pub(crate) fn check_scheme(env: &Env, yardstick: Yardstick) -> Result<()> {
     let Some(anchor) = read_anchor(env.disks.data.as_ref())? else {
         return Ok(());
@@ -47,9 +47,9 @@ pub(crate) fn check_scheme(env: &Env, yardstick: Yardstick) -> Result<()> {
 
 /// A recovered or new database.
 pub(crate) struct Opened {
-    /// Its life.
+    /// The parts of the open database below its transactions.
     pub life: Life,
-    /// Its claim in the arbiter, if it has nodes.
+    /// The database's claim in the arbiter, if the database has nodes.
     pub claimed: Option<Claimed>,
 }
 
@@ -107,8 +107,7 @@ pub(crate) fn bring_back(
         yardstick.scheme(),
         "the restart keeps the scheme"
     );
-    // For a new database `standing` lists only the directories, which existed before the files were
-    // made.
+    // For a new database `standing` lists only the directories, because the files did not exist when it was made.
     standing.check()?;
     let window = ExecutorWindow {
         // Without a log that completes the pages, all pages of an image must be of one instant.
@@ -131,7 +130,8 @@ fn claim(env: &Env, anchor: &mut Anchor) -> Result<Option<Claimed>> {
     env.nodes.as_ref().map(take_over).transpose()
 }
 
-/// Makes a database with a tree on disks that hold none. Only test harnesses call this. An open makes no tree.
+/// Makes a database with a tree on disks that hold no database yet. Only test harnesses call this. An open makes no
+/// tree.
 ///
 /// # Errors
 /// As [`create`].
@@ -165,7 +165,7 @@ fn make(env: &Env, options: &CoreOptions, yardstick: Yardstick) -> Result<Anchor
     Ok(made)
 }
 
-/// Returns the memory of the log.
+/// Returns the limits of the log's memory.
 fn log_memory(env: &Env, options: &CoreOptions) -> LogMemory {
     LogMemory {
         block_bytes_max: options.block_bytes_max,

@@ -25,17 +25,17 @@ pub const DATABASE_NAMES: &[&str] = &[
     "db13", "db14", "db15",
 ];
 
-/// Settings of the database without threads or paths.
+/// Settings of the database, except for its threads and paths.
 #[derive(Debug, Clone)]
 pub struct CoreOptions {
-    /// Virtual partitions, a power of two up to 256. Fixed at creation.
+    /// Count of virtual partitions, a power of two up to 256. Fixed at creation.
     pub partitions: u16,
-    /// Pages in a chunk. Fixed at creation.
+    /// Count of pages in a chunk. Fixed at creation.
     pub chunk_pages: u16,
     /// Size of the largest log segments, bytes. Fixed at creation.
     pub segment_bytes: u64,
-    /// Size of a life's first segment, bytes, if less than `segment_bytes`. Each further segment is twice as long, up
-    /// to `segment_bytes`. Fixed at creation.
+    /// Size of a life's first segment, in bytes, but at most `segment_bytes`. Each later segment is twice as long as
+    /// the one before it, until the size reaches `segment_bytes`. Fixed at creation.
     pub segment_bytes_first: u64,
     /// The longest log block, bytes.
     pub block_bytes_max: usize,
@@ -45,24 +45,27 @@ pub struct CoreOptions {
     pub value_bytes_max: usize,
     /// Memory for pages, indexes and buffers, bytes.
     pub memory_limit: u64,
-    /// The memory at which the kernel ends the process, if it is known. A restart that needs more pages is refused.
+    /// The amount of memory at which the kernel kills the process. `None` if not known. A restart is refused if its
+    /// pages need more memory than this.
     pub memory_ceiling: Option<Ceiling>,
-    /// A complaint for the restart's report, if `memory_limit` is above `memory_ceiling`.
+    /// A warning that `memory_limit` is above `memory_ceiling`, for the restart's report. `None` if there is no reason
+    /// for the warning.
     pub memory_fault: Option<String>,
     /// A checkpoint begins when the log has grown by this much since the last one, bytes.
     pub checkpoint_log_bytes: u64,
-    /// True if every checkpoint is consistent: its image is of one instant. Checkpoints of databases with key-addressed
-    /// tables always are.
+    /// True if every checkpoint is consistent: its image is of one instant. If a database has key-addressed tables, its
+    /// checkpoints are always consistent, even if this is false.
     pub consistent_checkpoints: bool,
-    /// The form in which consistent checkpoints keep pages of key-addressed tables.
+    /// The form of a consistent checkpoint's pages, for key-addressed tables.
     pub snapshot_mode: SnapshotMode,
-    /// The limit of the data kept for checkpoints and snapshots. At the limit, writers wait and snapshots end.
+    /// The limit of the old page versions that are kept for checkpoints and snapshots. At the limit, writers wait and
+    /// snapshots end.
     pub kept_bound: KeptBound,
     /// The use of disks, processors and memory by a restart.
     pub schedule: Schedule,
     /// Settings of trees: the number of pages in memory, and the use of these pages by a restart.
     pub tree: TreeMeans,
-    /// The methods by which a restart plays the log. Empty: each kind of records uses its default.
+    /// The methods for playing the log at a restart. Empty: each kind of records uses its default.
     pub methods: Methods,
     /// The limits that determine when the rows of deleted collections are removed.
     pub orphans: OrphanLimits,
@@ -70,7 +73,7 @@ pub struct CoreOptions {
     pub tables: &'static [&'static str],
     /// Typed tables and procedures.
     pub typed: TypedOptions,
-    /// The end of the log in the archive, as its manifest says. `None`: no archive is configured.
+    /// The end of the log in the archive, from the archive's manifest. `None`: no archive is configured.
     pub archived: Option<EpochEnds>,
 }
 
@@ -109,28 +112,28 @@ pub struct Options {
     pub data: PathBuf,
     /// A directory for each log stream. Empty: all streams are in the data directory.
     pub log_dirs: Vec<PathBuf>,
-    /// Directories over which the images' pages are spread, one for each disk. Empty: the data
-    /// directory. The number of directories and their order are fixed at creation. A directory may
-    /// move to another path.
+    /// Directories over which the images' pages are spread, one for each disk. Empty: the data directory. The number of
+    /// directories and their order are fixed at creation. A directory may move to a new path.
     pub image_dirs: Vec<PathBuf>,
-    /// The directory of the archive, which holds the log's records sorted. `None`: no archive is used. A database that
-    /// was archived before then keeps its log for the archive.
+    /// The directory of the archive, which holds sorted copies of the log's records. `None`: no archive is used. If the
+    /// database had an archive before, the log is then kept until that archive is used again.
     pub archive: Option<PathBuf>,
-    /// The approximate bytes of runs and log that may wait while the archive is away. At this limit, writes are refused
-    /// until the archive is back. `None`: there is no backlog, and the log grows until its disk is full.
+    /// The approximate maximum size of the *backlog*, in bytes. The backlog is the runs and log that wait on the log's
+    /// disk while the archive cannot be reached. At this limit, writes are refused until the archive is back. `None`:
+    /// only the log waits, until its disk is full.
     pub archive_backlog: Option<u64>,
     /// True if the database merges the runs of its archive. Otherwise an archive agent may merge them.
     pub archive_merge: bool,
-    /// True if the first backup of an archive that has none is made without a request.
+    /// True if the database makes a first backup without a request. It does so when its archive contains no backup.
     pub first_backup: bool,
     /// The moments that the archive keeps, if the database merges it. By default it keeps every moment, without limit.
     pub archive_retention: Retention,
     /// True if runs are made by a selection tree, which reads new records while it writes a run. Otherwise the records
     /// are sorted one workspace at a time.
     pub archive_selects: bool,
-    /// Log streams. Fixed at creation; more than one pays only with more than one disk.
+    /// Count of log streams. Fixed at creation. More than one stream is useful only with more than one disk.
     pub streams: u8,
-    /// Virtual partitions, a power of two up to 256. Fixed at creation.
+    /// Count of virtual partitions, a power of two up to 256. Fixed at creation.
     pub partitions: u16,
     /// Size of the largest log segments, bytes. The first segments are smaller. Fixed at creation.
     pub segment_bytes: u64,
@@ -145,29 +148,29 @@ pub struct Options {
     pub value_bytes_max: usize,
     /// The degree of parallelism of a restart.
     pub restart_level: Level,
-    /// The methods by which a restart plays the log. Empty: each kind of records uses its default.
+    /// The methods for playing the log at a restart. Empty: each kind of records uses its default.
     pub restart_methods: Methods,
-    /// Threads that load the image and play the log at restart. 0: one for each core.
+    /// Count of threads that load the image and play the log at a restart. 0: one for each core.
     pub threads: usize,
     /// Settings of trees: the number of pages in memory, and the use of these pages by a restart.
     pub tree: TreeMeans,
-    /// The method by which the log's writes become durable.
+    /// The method for durable writes of the log.
     pub log_io: LogIo,
-    /// The durability that a commit has when [`Db::write`](crate::Db::write) and other waiting calls return. The
-    /// server's sessions have a separate setting.
+    /// The durability that [`Db::write`](crate::Db::write) and other waiting calls wait for. The server's sessions have
+    /// a separate setting.
     pub durability: Durability,
-    /// The form in which consistent checkpoints keep pages of key-addressed tables.
+    /// The form of a consistent checkpoint's pages, for key-addressed tables.
     pub snapshot_mode: SnapshotMode,
-    /// The least time between the starts of two flushes of the log. Zero: a flush starts as soon as a thread wants one,
-    /// and flushes are spaced only while spacing costs no throughput (see the module `pace`). At most one second.
+    /// The minimum time between the starts of two flushes of the log. The largest valid value is one second. Zero: a
+    /// flush starts when a thread wants a flush. Flushes are then spaced only while spacing costs no throughput (see
+    /// the module `pace`).
     pub flush_every: Duration,
-    /// The time for which an open waits for the locks of the directories. The locks of a killed process become free
-    /// when its last write has completed.
+    /// The longest time that an open waits for the directories' locks. If a process that held these locks was killed,
+    /// they become free when its last write has completed.
     pub lock_wait: Duration,
     /// Typed tables and procedures; see [`Db::builder`](crate::Db::builder).
     pub typed: TypedOptions,
-    /// The settings from which `nodes` is made. An open itself reads only `nodes`, and from these settings only
-    /// `accept_loss`.
+    /// The settings for making `nodes`. The caller makes `nodes`. The open itself reads only `accept_loss`.
     pub node_settings: NodeSettings,
     /// The nodes that hold the newest part of the log. `None`: the database has no nodes.
     pub nodes: Option<Nodes>,
@@ -178,7 +181,7 @@ pub const FLUSH_EVERY_MAX: Duration = Duration::from_secs(1);
 
 /// The default of [`Options::archive_backlog`], bytes.
 const ARCHIVE_BACKLOG: u64 = 16 << 30;
-/// The least valid [`Options::archive_backlog`], bytes: room for some runs and some segments of the
+/// The minimum valid [`Options::archive_backlog`], bytes: room for some runs and some segments of the
 /// log.
 const ARCHIVE_BACKLOG_MIN: u64 = 128 << 20;
 
@@ -234,7 +237,7 @@ impl Options {
     /// Checks these settings, and returns the settings for the core.
     ///
     /// # Errors
-    /// [`Error::Usage`] with the name of the setting that is out of its range.
+    /// [`Error::Usage`] with the name of a setting out of range.
     pub fn core(&self) -> Result<CoreOptions> {
         let machine = Machine::read();
         let core = CoreOptions {

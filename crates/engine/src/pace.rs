@@ -1,9 +1,9 @@
-//! The start times of flushes, and the rate at which an image is written.
+//! The start times of flushes, and the rate of writing an image.
 //!
-//! Group commit needs no timer: a flush starts when the previous flush has ended, and includes all frames that were
-//! appended meanwhile. This is enough as long as cores are idle. When every core is busy, each sync takes CPU time from
-//! transactions. Then flushes are spaced by the measured cost of a sync, so that they use a fixed share of one core. A
-//! flush is delayed at most [`SPACING_NS_MAX`].
+//! Group commit needs no timer: a flush starts when the previous flush has ended, and includes all frames appended
+//! meanwhile. This is enough while cores are idle. When every core is busy, each sync takes CPU time from transactions.
+//! Then flushes are spaced by the measured cost of a sync, so that they use a fixed share of one core. A flush is
+//! delayed at most [`SPACING_NS_MAX`].
 //!
 //! | the flush is wanted by | it is spaced when | share of a core |
 //! |---|---|---|
@@ -11,20 +11,19 @@
 //! | threads that have appended and continue | these *workers* never idle; or they seldom idle, and every core is busy | 1/64 |
 //! | such workers | they idle, and every core is busy | 1/8 |
 //!
-//! A thread that waits can do nothing until the flush has ended, so delaying the flush also costs its throughput. A
-//! thread that continues with its next transaction loses nothing, as long as it has a next transaction. The thread's
-//! CPU clock shows this: [`Workers`] compares the CPU clock with the wall clock each time a flush is first wanted. A
-//! worker at half load sleeps half of the time. A worker whose few clients all wait for the delayed flush sleeps too.
-//! The flushes of such workers start at once.
+//! A thread that waits can do nothing until the flush has ended, so delaying the flush also costs the thread's
+//! throughput. A thread that continues loses nothing, while a next transaction is available. The thread's CPU clock
+//! shows this: [`Workers`] compares the CPU clock with the wall clock each time a thread is the first to request a
+//! flush. A worker at half load sleeps half of the time. A worker also sleeps while all its clients wait for the
+//! delayed flush. A worker that sleeps gets flushes at once, unless every core is busy.
 //!
 //! In the second row of the table, spacing can defeat itself. All clients of a worker may come to wait for the delayed
-//! flush, so that the worker has nothing to do. So `Spacing` adapts. It grows by a quarter for each flush at which the
-//! workers were busy, up to a target that follows from the cost. It is halved for each flush at which they were not. It
-//! settles where the workers just stay busy. If a thread begins to wait, the flush is no longer delayed by this
-//! spacing.
+//! flush, so that the worker has nothing to do. So `Spacing` adapts. If the workers were busy, a flush makes the
+//! spacing grow by a quarter, up to a target that follows from the cost. Otherwise the flush halves the spacing. So it
+//! settles where the workers just stay busy. If a thread begins to wait, this spacing no longer delays the flush.
 //!
-//! A fixed spacing (`flush-every`) replaces all of this. Flushes then start at least this far apart, even if threads
-//! wait, unless the log has no room for more frames.
+//! A fixed spacing (`flush-every`) replaces all of this. The starts of two flushes are then at least this time apart,
+//! even if threads wait, unless the log has no room for more frames.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,19 +35,19 @@ pub const SPACING_NS_MAX: u64 = 5_000_000;
 const SYNC_SHARE: u64 = 8;
 /// While the workers never idle, syncs that no thread waits for may use 1/`PIPELINED_SHARE` of a core.
 const PIPELINED_SHARE: u64 = 64;
-/// The first spacing of syncs that no thread waits for, and the least increase from one spacing to
-/// the next, nanoseconds.
+/// A time in nanoseconds, for syncs that no thread waits for. Their first spacing has this length. The spacing then
+/// grows by at least this much at a time, until it reaches its target.
 const STEP_NS: u64 = 50_000;
-/// The time over which [`Workers`] smooths the share of time that workers run, nanoseconds.
+/// The smoothing time of [`Workers`], nanoseconds.
 const LATELY_NS: u64 = 4_000_000;
 /// A worker that runs at least this share of the time counts as busy. The rest goes to interrupts and to threads that
 /// preempt the worker.
 const BUSY_PERMILLE: u64 = 970;
-/// While every core is busy, a worker that runs at least this share of the time counts as busy. The share is lower
-/// because the flusher preempts workers then.
+/// While every core is busy, a worker that runs at least this share of the time counts as busy. This share is lower
+/// than [`BUSY_PERMILLE`], because the flusher preempts workers while every core is busy.
 const BUSY_PERMILLE_SATURATED: u64 = 800;
-/// A waiting thread makes a flush up to this long by itself, nanoseconds. Waking the flusher and being woken again
-/// would take about as long.
+/// A waiting thread flushes by itself if a flush takes at most this long, nanoseconds. Waking the flusher and being
+/// woken again would take about as long.
 const SHORT_NS: u64 = 400_000;
 /// The machine's idle time is read this often, nanoseconds.
 const GAUGE_NS: u64 = 20_000_000;
@@ -64,16 +63,16 @@ pub struct FlushPacer {
     gauge: IdleGauge,
     /// The spacing of flushes that no thread waits for.
     pipelined: Spacing,
-    /// The CPU time that a durable write costs the machine, interrupts included, as measured when the log was opened,
-    /// nanoseconds.
+    /// The CPU time that a durable write costs the machine, in nanoseconds. It includes interrupts. It was measured
+    /// when the log was opened.
     machine_cost_ns: u64,
     /// A fixed spacing, nanoseconds; 0: automatic.
     every_ns: u64,
 }
 
 impl FlushPacer {
-    /// Returns a pacer for a machine on which a durable write costs `machine_cost_ns` of CPU time. `every` is the fixed
-    /// spacing; zero: automatic.
+    /// Returns a pacer. A durable write costs the machine `machine_cost_ns` of CPU time. `every` is the fixed spacing;
+    /// zero: automatic.
     #[must_use]
     pub fn new(machine_cost_ns: u64, every: Duration) -> FlushPacer {
         FlushPacer {
@@ -95,8 +94,8 @@ impl FlushPacer {
         self.left_of(spacing_ns, now_ns)
     }
 
-    /// Returns the delay of a flush that no thread waits for, nanoseconds. `ran_permille` is the share of recent time
-    /// for which the threads that want the flush have run.
+    /// Returns the delay of a flush that no thread waits for, in nanoseconds. `ran_permille` is the share of recent
+    /// time for which the threads that want the flush were running, in thousandths.
     pub fn delay_pipelined_ns(&mut self, now_ns: u64, ran_permille: u64) -> u64 {
         let delay_ns = self.delay_ns(now_ns);
         if self.every_ns > 0 {
@@ -117,16 +116,17 @@ impl FlushPacer {
         spacing_ns.saturating_sub(now_ns.saturating_sub(self.last_start_ns))
     }
 
-    /// Returns the delay of a write that completes by itself while another one is in flight, nanoseconds. The delay is
-    /// at least that of [`delay_ns`](Self::delay_ns), and at least half of `latency_ns` after the last start. So about
-    /// two writes are in flight at a time. More and smaller writes would cost more than they save.
+    /// Returns the delay of the next write, in nanoseconds. Call this while the last write is still in flight. Both
+    /// writes complete by themselves. The delay is at least [`delay_ns`](Self::delay_ns). The next write also starts at
+    /// least half of `latency_ns` after the start of the last write, so about two writes are in flight at a time. More
+    /// and smaller writes would cost more than they save.
     pub fn delay_behind_ns(&mut self, now_ns: u64, latency_ns: u64) -> u64 {
         let since_ns = now_ns.saturating_sub(self.last_start_ns);
         self.delay_ns(now_ns)
             .max((latency_ns / 2).saturating_sub(since_ns))
     }
 
-    /// Notes the start of a write that completes by itself, and the cost of such a write to the machine.
+    /// Notes the start of a write that completes by itself, and the write's cost to the machine.
     pub fn note_begun(&mut self, now_ns: u64, cost_ns: u64) {
         assert!(now_ns > 0, "the clock runs");
         self.last_start_ns = self.last_start_ns.max(now_ns);
@@ -166,7 +166,7 @@ impl FlushPacer {
     }
 }
 
-/// Returns the spacing at which flushes of this cost use 1/`share` of a core.
+/// Returns the spacing that makes flushes of this cost use 1/`share` of a core.
 fn spacing_ns(cost_ns: u64, share: u64) -> u64 {
     cost_ns.saturating_mul(share).min(SPACING_NS_MAX)
 }
@@ -178,7 +178,8 @@ struct Spacing {
 }
 
 impl Spacing {
-    /// Returns the spacing before the next flush. `is_bound`: CPU time limits throughput, not flushes.
+    /// Returns the spacing before the next flush. `is_bound` says that throughput is limited by CPU time, and not by
+    /// the wait for flushes.
     fn next(&mut self, is_bound: bool, target_ns: u64) -> u64 {
         self.ns = if is_bound {
             (self.ns + (self.ns / 4).max(STEP_NS)).min(target_ns)
@@ -196,7 +197,7 @@ std::thread_local! {
     static TOLD: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
-/// The share of the time for which the *workers* run: the threads that append and continue.
+/// The share of time for which the *workers* run. The workers are the threads that append and continue.
 #[derive(Debug, Default)]
 pub struct Workers {
     /// In thousandths, smoothed over [`LATELY_NS`].
@@ -204,7 +205,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Notes for what share of the time since its last call the calling thread has run.
+    /// Notes the share of time that the calling thread has run since its last call of this function.
     pub fn tell(&self, now_ns: u64) {
         let cpu_ns = thread_cpu_ns();
         let (told_ns, told_cpu_ns) = TOLD.replace((now_ns, cpu_ns));
@@ -227,7 +228,7 @@ impl Workers {
         self.ran_permille.store(after, Ordering::Relaxed);
     }
 
-    /// Returns the share of recent time for which the workers have run, in thousandths.
+    /// Returns the share of recent time for which the workers were running, in thousandths.
     #[must_use]
     pub fn ran_permille(&self) -> u64 {
         self.ran_permille.load(Ordering::Relaxed)
@@ -309,7 +310,7 @@ pub struct ImagePacer {
     written: u64,
 }
 
-/// The least rate of an image's writes, even of a small image, bytes a second.
+/// The minimum rate at which an image is written, in bytes a second. It applies to small images too.
 const IMAGE_RATE_MIN: u64 = 48 << 20;
 
 impl ImagePacer {
@@ -352,9 +353,9 @@ mod tests {
         assert_eq!(spacing_ns(u64::MAX, SYNC_SHARE), SPACING_NS_MAX);
     }
 
-    /// A worker whose clients wait for flushes, in virtual time. Each transaction takes `txn_ns`, a flush `SYNC_NS`. At
-    /// most `clients` transactions may be begun and not yet durable. In an open loop one transaction arrives every
-    /// `every_ns`, and the number of clients is not limited.
+    /// A worker with clients that wait for flushes, in virtual time. Each transaction takes `txn_ns`, a flush
+    /// `SYNC_NS`. At most `clients` transactions may be begun and not yet durable. In an open loop one transaction
+    /// arrives every `every_ns`, and the number of clients is not limited.
     struct Model {
         txn_ns: u64,
         every_ns: u64,
@@ -365,8 +366,8 @@ mod tests {
     const COST_NS: u64 = 40_000;
 
     impl Model {
-        /// Runs the model for two seconds. For the second half, returns the mean spacing of flushes, and the share of
-        /// the time in which the worker ran, in thousandths. With a `cost_ns` of 0 flushes are never delayed.
+        /// Runs the model for two seconds. For the second half, returns the mean spacing of flushes, and the worker's
+        /// running time in thousandths. With a `cost_ns` of 0 flushes are never delayed.
         fn run(&self, cost_ns: u64) -> (u64, u64) {
             let mut pacer = FlushPacer::new(cost_ns, Duration::ZERO);
             let workers = Workers::default();

@@ -1,17 +1,18 @@
-//! The standing proof of an open database: each checkpoint's image is compared with the archive, beside archiving.
+//! The standing proof of an open database: each checkpoint's image is compared with the archive while archiving
+//! continues.
 //!
 //! ```text
-//!  a checkpoint is complete ──► the archive reaches its end ──► Proof: a run a step ──► report ──► the next one's base
+//!  a checkpoint is complete ──► the archive reaches the image's end ──► Proof: one run a step ──► report ──► next base
 //! ```
 //!
 //! The progress is kept in the archive, as a report about the last image that was proven (docs/formats/report.md). The
-//! archive outlives the database's disks, so a restore can rely on the report. Keeping the progress in the anchor would
-//! need another write at each checkpoint, and the anchor can be lost with its disk. After a restart the proof continues
-//! from the newest report. Without a report, it begins with the image that the restart loaded.
+//! archive outlives the database's disks, so a restore can rely on the report. Progress in the anchor would cost one
+//! more write at each checkpoint, and could be lost with the anchor's disk. After a restart the proof continues from
+//! the newest report. Without a report, it begins with the image that the restart loaded.
 //!
-//! A proof that fails is reported ([`ProofStats::alarm`]) and stops nothing. The image whose proof failed becomes the
-//! base of the next proof. If the archive cannot be read, the proof is tried again later. After [`ATTEMPTS`] attempts
-//! it counts as failed. A proof never delays archiving.
+//! A proof that fails is reported ([`ProofStats::alarm`]). The database continues to run. The unproven image becomes
+//! the base of the next proof. If the archive cannot be read, the proof is tried again later. After [`ATTEMPTS`]
+//! attempts it counts as failed. A proof never delays archiving.
 
 use std::sync::Arc;
 
@@ -27,25 +28,25 @@ use serde::Serialize;
 
 use crate::core::Core;
 
-/// After this many attempts during which the archive could not be read, a proof counts as failed.
+/// A number of attempts. If all of these attempts fail to read the archive, the proof counts as failed.
 const ATTEMPTS: u32 = 5;
 /// The pause between two attempts, nanoseconds.
 const PAUSE_NS: u64 = 1_000_000_000;
 
 enum Task {
     Idle,
-    /// A proof, and the time at which it began.
+    /// A proof, and its start time.
     Proving(Box<Proof>, u64),
-    /// A report that is being written, about the image that will be the next base.
+    /// The report that is being written. Its image will be the next base.
     Reporting(Box<Reporting>),
 }
 
 /// Proves images, one I/O a step.
 pub(crate) struct Proving {
-    /// The image with which the next image is compared.
+    /// The image to compare with the next image.
     base: Option<Arc<SweepDigest>>,
-    /// The image that is proven next. Newer images do not replace it: otherwise, with a slow archive, no image would
-    /// ever be proven.
+    /// The next image to prove. Newer images do not replace it: otherwise, with a slow archive, no image would ever be
+    /// proven.
     next: Option<Arc<SweepDigest>>,
     /// The newest image that is newer than `next`.
     latest: Option<Arc<SweepDigest>>,
@@ -58,16 +59,16 @@ pub(crate) struct Proving {
 /// The result of proving an image.
 struct Finding {
     outcome: Outcome,
-    /// The number of the archive's manifest that the proof used.
+    /// The `number` of the archive's manifest that the proof used.
     manifest: u64,
-    /// Runs whose digests were read.
+    /// Count of runs whose digests the proof has read.
     runs: u32,
     took_us: u64,
     text: String,
 }
 
 impl Finding {
-    /// Returns the finding for an image that could not be compared with another one.
+    /// Returns the finding for an image that was not compared.
     fn begun(manifest: u64, text: String) -> Finding {
         Finding {
             outcome: Outcome::Begun,
@@ -93,8 +94,8 @@ impl Proving {
         }
     }
 
-    /// Prepares for an archive that is about to be opened. Gives up a proof that is under way. If there is no base yet,
-    /// takes the base from the archive's newest report.
+    /// Prepares for the opening of an archive. Gives up a proof that is under way. If there is no base yet, takes the
+    /// base from the archive's newest report.
     ///
     /// # Errors
     /// The errors of the disk.
@@ -120,7 +121,7 @@ impl Proving {
     }
 
     /// Forgets the images up to checkpoint epoch `k`, because the archive has a report about image `k`. Such images
-    /// exist if the archive failed just after this life's first report was written.
+    /// exist if the archive failed just after this process had written its first report.
     fn pass_over_reported(&mut self, k: CkptEpoch) {
         let is_newer = |digest: &Arc<SweepDigest>| k < digest.k;
         let (next, latest) = (self.next.take(), self.latest.take());
@@ -129,8 +130,8 @@ impl Proving {
         self.stats.unproven = u64::from(self.next.is_some()) + u64::from(self.latest.is_some());
     }
 
-    /// Adds the images that proofs still need. The merger must not combine records across them, although a checkpoint
-    /// may have overwritten the images.
+    /// Adds to `images` the images that proofs still need, even if a checkpoint has overwritten them. The merger never
+    /// combines a record from before one of these images with a record from after it.
     pub fn add_images(&self, images: &mut ArchiveImages) {
         let own = [&self.base, &self.next, &self.latest];
         let own = own.into_iter().flatten().map(|digest| digest.k);
@@ -145,7 +146,7 @@ impl Proving {
         );
     }
 
-    /// Returns figures of the proofs.
+    /// Returns the figures of the proofs.
     pub fn stats(&self) -> ProofStats {
         self.stats.clone()
     }
@@ -249,8 +250,7 @@ impl Proving {
         self.report(core, store, finding);
     }
 
-    /// Handles a proof that could not be made. Either another attempt follows later, or the reason
-    /// is reported.
+    /// Handles a proof that could not be made. Schedules a new attempt, or reports the reason.
     fn put_off(&mut self, core: &Core, store: &Store, error: &Error) {
         let number = store.manifest().number;
         if matches!(error, Error::Usage(_)) {
@@ -314,42 +314,40 @@ impl Proving {
     }
 }
 
-/// Figures of the standing proof, which checks that the archive's records are the difference
-/// between the database's images.
+/// Figures of the standing proof: the archive's records must be the difference between the database's images.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ProofStats {
-    /// The checkpoint epoch of the image that was last compared with the archive. `None` before the first comparison.
+    /// The checkpoint epoch of the image that the last report is about. `None` before the first report.
     pub image: Option<u64>,
-    /// The checkpoint epoch of the earlier image from which `image` was proven; 0 if `image` is the
-    /// first.
+    /// The checkpoint epoch of the earlier image that `image` was compared with. 0 if `image` is the first image.
     pub by_image: u64,
-    /// The epoch with which `image` ends. The archive has been compared up to here.
+    /// The end epoch of `image`. The archive has been compared up to this epoch.
     pub end_epoch: u64,
-    /// The time of the comparison, microseconds since 1970.
+    /// The time of the report, microseconds since 1970.
     pub wall_us: u64,
     /// The result of the comparison: `holds`, `fails`, or `begun` if there was no earlier image to
     /// compare with. Empty before the first report.
     pub result: &'static str,
-    /// Runs whose digests were read.
+    /// Count of runs whose digests the proof has read.
     pub runs: u32,
     /// The duration of the comparison, microseconds.
     pub took_us: u64,
-    /// The time of the last proof that held, microseconds since 1970; 0 if not known.
+    /// The time of the last successful proof, in microseconds since 1970. 0 if not known.
     pub held_us: u64,
-    /// The age of the last proof that held, microseconds; `None` if not known.
+    /// The age of the last successful proof, in microseconds. `None` if not known.
     pub age_us: Option<u64>,
-    /// Newer images that are not proven yet.
+    /// Count of images that are newer than `image` and not proven yet.
     pub unproven: u64,
-    /// The checkpoint epoch of the last image whose proof is known to have failed; 0 if no proof failed.
+    /// The checkpoint epoch of the last image whose proof failed. 0 if no failed proof is known.
     pub failed_image: u64,
-    /// Proofs that failed since the database was opened.
+    /// Count of proofs that failed since the database was opened.
     pub failed: u64,
-    /// The reason why the last proof failed. `None` after a proof that held.
+    /// The reason for the last failure of a proof. `None` if a later proof succeeded, or if no failure is known.
     pub alarm: Option<String>,
 }
 
 impl ProofStats {
-    /// Updates the figures from a report that is newer than all earlier ones.
+    /// Updates the figures from the newest report.
     fn read(&mut self, report: &Report) {
         self.image = Some(report.to.0);
         self.by_image = report.from.0;

@@ -1,8 +1,8 @@
-//! The purge removes data that is no longer visible, in background steps that are transactions.
+//! The purge removes invisible data in the background. Each step is a transaction.
 //!
 //! An expired key is hidden from readers at once, and the purge removes it later. The same applies to the elements of a
-//! deleted collection, and to the pages and indexes of flushed tables. A step that fails or is never taken loses
-//! nothing: a restart finds the same work.
+//! deleted collection, and to the pages and indexes of flushed tables. If a step fails or is never taken, nothing is
+//! lost: a restart finds the work again.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -11,12 +11,11 @@ use parking_lot::Mutex;
 use perdura_base::{Epoch, PartitionId};
 use perdura_heap::DetachedTable;
 
-/// The most flushed tables whose indexes one purge step drops. A table counts once for each
-/// partition.
+/// A purge step drops the indexes of at most this many flushed tables. A table counts once for each partition.
 const DROPPED_TABLES: usize = 16;
 
-/// Called with the expired keys that the purge removed, and the epoch of the removal. The number with each key is that
-/// of the Redis database: the place of its table's name.
+/// A callback of the purge. It gets the expired keys that were removed, and the epoch of the removal. The number before
+/// each key is that of the key's Redis database: the index of the table's name in the options' list of names.
 pub type ExpiredListener = Box<dyn Fn(&[(u8, Vec<u8>)], Epoch) + Send + Sync>;
 
 /// The indexes of flushed or dropped tables, to be dropped when no latch is held.
@@ -33,7 +32,7 @@ impl Flushed {
 /// The work of the purge, and the listener for removed keys.
 #[derive(Default)]
 pub(crate) struct Purge {
-    /// The search for pages to free ends when this many more partitions in a row have none.
+    /// The search for pages to free ends after this many more partitions without a result.
     reclaim_left: AtomicU32,
     next: AtomicU32,
     /// True while the purge is stopped.
@@ -87,7 +86,7 @@ impl Purge {
     }
 
     /// Drops the indexes of at most [`DROPPED_TABLES`] flushed tables. The number is limited because dropping millions
-    /// of entries would delay the other work of the calling thread. Returns the number of tables.
+    /// of entries would delay the calling thread. Returns the number of tables.
     pub fn drop_flushed(&self) -> usize {
         let gone = {
             let mut flushed = self.flushed.lock();

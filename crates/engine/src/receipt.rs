@@ -1,5 +1,5 @@
-//! Receipts. A client keeps the receipt of a write. With it the client can later check whether a data directory
-//! contains the write.
+//! Receipts. A client keeps the receipt of a write. With the receipt the client can later check whether a data
+//! directory contains the write.
 //!
 //! The text form of a receipt is a token, `<first 8 hex digits of the database's uuid>-<life>-<epoch>-<durability>`,
 //! for example `0f3ac81e-4-99213-disk`.
@@ -21,11 +21,11 @@ pub use judge::{Fate, Judged, Newest};
 pub struct Receipt {
     /// The first four bytes of the database's uuid.
     pub database: [u8; 4],
-    /// The life of the database that made the write.
+    /// The write's *life*: the time between two restarts of the database.
     pub incarnation: Incarnation,
     /// The write's commit epoch.
     pub epoch: Epoch,
-    /// The durability that the write had at least reached.
+    /// A durability that the write had reached. It may have reached a higher one.
     pub durability: Durability,
 }
 
@@ -78,8 +78,8 @@ impl FromStr for Receipt {
     }
 }
 
-/// Parses a receipt. Returns `None` for any other text. Numbers must be written exactly as a receipt writes them, so
-/// that each receipt has only one token.
+/// Parses a receipt. Returns `None` for any other text. A number has one valid spelling, so that each receipt has only
+/// one token.
 fn parse(text: &str) -> Option<Receipt> {
     let mut parts = text.split('-');
     let mut part = || parts.next();
@@ -99,7 +99,7 @@ fn parse(text: &str) -> Option<Receipt> {
 }
 
 impl Db {
-    /// Returns the receipt of a write in this epoch that has at least this durability.
+    /// Returns the receipt of a write. The write was made in `epoch` and has reached `durability`.
     #[must_use]
     pub fn receipt(&self, epoch: Epoch, durability: Durability) -> Receipt {
         let anchor = self.shared.core().anchor().get();

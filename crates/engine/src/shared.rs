@@ -19,9 +19,11 @@ use crate::mirror_stats::MirrorStats;
 use crate::mirroring::Mirror;
 use crate::stats::{LogIoStats, LogStats, MemoryStats, Stats};
 
-/// If a write that is not yet on the next rung is older than this, `mem` callers must wait too. Microseconds.
+/// An age in microseconds. While a write older than this is not yet on the rung above `mem`, even callers with
+/// durability `mem` have to wait.
 const MEM_AGE_US_MAX: u64 = 10_000;
-/// If such a write is older than this, the flusher is woken, because `mem` callers may soon have to wait. Microseconds.
+/// An age in microseconds. If a write older than this is not yet on the rung above `mem`, the flusher is woken, because
+/// callers with durability `mem` may soon have to wait.
 const MEM_AGE_US_NUDGE: u64 = 2_000;
 
 const _: () = assert!(
@@ -29,12 +31,12 @@ const _: () = assert!(
     "the log is written before callers have to wait for it"
 );
 
-/// The distance of the log's disks behind the current epoch.
+/// The distance from the durable log to the current epoch.
 #[derive(Debug, Clone, Copy)]
 pub struct Exposure {
     /// The oldest commit epoch that is not durable yet. `None`: all epochs are durable.
     pub oldest_unsynced: Option<Epoch>,
-    /// The age of that epoch's first write, microseconds; 0 if all epochs are durable.
+    /// The age of the first write of epoch `oldest_unsynced`, in microseconds. 0 if all epochs are durable.
     pub age_us: u64,
     /// Bytes of the log that are not on its disks.
     pub bytes: u64,
@@ -48,15 +50,15 @@ pub struct Exposure {
 pub(crate) struct Shared {
     /// The state that all parts share.
     pub ground: Arc<Ground>,
-    /// The writer of its log.
+    /// The writer of the database's log.
     pub log: LogWriter,
-    /// Its nodes, if it has some.
+    /// The use of the database's nodes, if it has nodes.
     pub mirror: Arc<Mirror>,
-    /// Its checkpoints.
+    /// The database's checkpoints.
     pub checkpoints: Arc<Checkpointer>,
-    /// Its archive, if it has one.
+    /// The database's archive, if it has one.
     pub archive: Arc<AtArchive>,
-    /// Its backups.
+    /// The database's backups.
     pub backups: Backer,
 }
 
@@ -83,8 +85,8 @@ impl Shared {
         &self.ground.core
     }
 
-    /// Marks the database as stopped, after its threads have ended, so that other handles get errors and no caller
-    /// waits for ever.
+    /// Marks the database as stopped, after its threads have ended. All remaining handles then get errors, and no
+    /// caller waits for ever.
     pub fn end(&self) {
         self.core().wal().fail("it was closed");
         self.ground.announce();
@@ -111,7 +113,7 @@ impl Shared {
     }
 
     /// Returns at once if [`is_mem_in_time`](Self::is_mem_in_time). Otherwise waits until the epoch is durable on the
-    /// next rung.
+    /// rung above `mem`.
     pub fn wait_for_bound(&self, epoch: Epoch) -> Result<()> {
         self.check_ticket(epoch)?;
         match self.is_mem_in_time() {
@@ -134,8 +136,8 @@ impl Shared {
     pub fn wait(&self, rung: Rung, epoch: Epoch) -> Result<()> {
         self.check_ticket(epoch)?;
         self.wait_on(rung, epoch)?;
-        // With nodes, the disk alone is not enough: a writer that was replaced by another can still
-        // write its disk. `Wal::reached` has the same rule.
+        // With nodes, the disk alone is not enough: a writer that was replaced by another one can still write its own
+        // disk. `Wal::reached` has the same rule.
         if rung == Rung::Disk && self.core().nodes().is_some() {
             self.wait_on(Rung::Mirror, epoch)?;
         }
@@ -147,7 +149,8 @@ impl Shared {
         if rung == Rung::Mirror {
             self.mirror.wait_for_nodes(epoch)?;
             if wal.durable(rung) < epoch {
-                // If only one node is left, that node receives the epoch while the disk writes it.
+                // Send the epoch now. Then, if only one node is left, that node receives the epoch while the disk
+                // writes it.
                 self.mirror.ship();
             }
         }
@@ -164,8 +167,8 @@ impl Shared {
         self.ground.wait_until(rung, epoch, || true)
     }
 
-    /// Like `wait_on`, for a log whose writes complete by themselves. One of the waiting threads
-    /// collects for all.
+    /// Like `wait_on`, for a log with writes that complete by themselves. One of the waiting threads collects the
+    /// completed writes for all of them.
     fn wait_for_ring(&self, rung: Rung, epoch: Epoch) -> Result<()> {
         let wal = self.core().wal();
         while wal.durable(rung) < epoch {
@@ -186,7 +189,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns the distance of the log's disks behind the current epoch.
+    /// Returns the distance from the durable log to the current epoch.
     pub fn exposure(&self) -> Exposure {
         let wal = self.core().wal();
         let (durable, current) = (wal.durable(Rung::Disk), wal.current());

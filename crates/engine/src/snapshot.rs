@@ -1,8 +1,8 @@
 //! Snapshots: all rows as of one instant, while writers continue.
 //!
-//! Old versions of rows that writers change are kept in memory for the snapshot, up to a quarter of the memory in use.
-//! Beyond that limit the oldest snapshot ends, and reading it fails with [`Error::SnapshotEnded`]. Drop a snapshot as
-//! soon as it has been read.
+//! If a writer changes a row, the old version is kept in memory for the snapshot. All old versions together may take a
+//! quarter of the memory in use, and always 16 MiB. If they exceed this limit, the oldest snapshot ends, and reading it
+//! fails with [`Error::SnapshotEnded`]. Drop a snapshot soon after reading it.
 
 use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_table::{RowView, Table};
@@ -30,8 +30,8 @@ impl Db {
         let (tables, pages) = loop {
             let before = core.registry().live();
             let pages = core.heap().snapshot();
-            // If a table was dropped in between, the snapshot would have the table's pages without
-            // its index.
+            // If a table was dropped between these two calls, the snapshot would have the table's pages without its
+            // index.
             if core.registry().live() == before {
                 break (before, pages);
             }

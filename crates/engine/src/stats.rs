@@ -38,7 +38,7 @@ pub struct MemoryStats {
     pub passwords: u64,
 }
 
-/// The way in which the writes of a log stream become durable.
+/// The method for durable writes of a log stream, and the measured cost.
 #[derive(Debug, Clone, Serialize)]
 pub struct LogIoStats {
     /// The method: `ring`, `dsync` or `sync`; see [`LogWay`](crate::LogWay).
@@ -77,17 +77,17 @@ impl LogIoStats {
 pub struct LogStats {
     /// The number of log streams.
     pub streams: u8,
-    /// Frames appended, bytes, without block padding.
+    /// Bytes of the appended frames, without block padding.
     pub log_bytes: u64,
-    /// Blocks written, bytes.
+    /// Bytes of the written blocks.
     pub log_device_bytes: u64,
-    /// Blocks written.
+    /// Count of written blocks.
     pub blocks: u64,
-    /// Syncs.
+    /// Count of syncs.
     pub syncs: u64,
-    /// Writes that have begun and are not known to be durable.
+    /// Count of writes in flight, which are not known to be durable yet.
     pub in_flight: u64,
-    /// The method by which writes become durable, for each stream for which it is known.
+    /// The method for durable writes of each stream. Streams without a known method are left out.
     pub io: Vec<LogIoStats>,
     /// Bytes of all segment files.
     pub file_bytes: u64,
@@ -95,13 +95,13 @@ pub struct LogStats {
     pub epoch: u64,
     /// The durable commit epoch, D.
     pub durable_epoch: u64,
-    /// The epoch that the anchor vouches for: a restart that finds less refuses to start.
+    /// The epoch that the anchor vouches for: a restart refuses a log that ends before it.
     pub vouched_epoch: u64,
     /// Age of the oldest epoch that is not durable, microseconds.
     pub durable_lag_us: u64,
     /// The greatest value of `durable_lag_us` since the database was opened, microseconds.
     pub durable_lag_max_us: u64,
-    /// Age of the oldest epoch that is not durable on the mirror, microseconds. Without nodes, the same as
+    /// Age of the oldest epoch that is not durable on the mirror, microseconds. Without nodes, equal to
     /// `durable_lag_us`.
     pub mirror_lag_us: u64,
     /// The nodes that hold the newest part of the log. `None`: the database has no nodes.
@@ -139,21 +139,21 @@ pub struct DrillStats {
 pub struct BackupState {
     /// True if a backup is being made.
     pub running: bool,
-    /// Pages of the image that have been copied for it so far.
+    /// Count of pages that the running backup has copied from its image so far.
     pub pages_done: u64,
-    /// Pages of that image; 0 before the copy has begun.
+    /// Count of pages in the image of the running backup; 0 before the copy has begun.
     pub pages: u64,
-    /// Attempts that have ended since the database was opened, successfully or not.
+    /// Count of backup attempts that have ended since the database was opened, successful or not.
     pub ended: u64,
-    /// Backups made since the database was opened.
+    /// Count of backups made since the database was opened.
     pub made: u64,
     /// The name of the last backup made.
     pub last: Option<String>,
-    /// The epoch with which the last backup's image ended.
+    /// The end epoch of the last backup's image.
     pub last_end_epoch: u64,
-    /// The time at which the last backup's image was complete, microseconds since 1970.
+    /// The time when the image in the last backup was completed, microseconds since 1970.
     pub last_us: u64,
-    /// Its bytes.
+    /// The bytes of the last backup made.
     pub last_bytes: u64,
     /// The reason why the last attempt failed. `None` if it succeeded.
     pub error: Option<String>,
@@ -166,7 +166,7 @@ pub struct ListedBackup {
     pub name: String,
     /// `sweep`: the copy of an image. `cut`: the state at the end of an epoch.
     pub kind: &'static str,
-    /// The epoch with which it ends.
+    /// The end epoch of the backup.
     pub end_epoch: u64,
     /// Its checkpoint epoch.
     pub checkpoint: u64,
@@ -177,52 +177,54 @@ pub struct ListedBackup {
 /// The archive.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ArchiveStats {
-    /// The last epoch of the log in the archive, or in the backlog while the archive is away. `None` until the archive
-    /// has been opened for the first time.
+    /// The last epoch that the archive has. While the archive cannot be reached: the last epoch that the backlog has.
+    /// `None` until the archive has been opened for the first time.
     pub archived_epoch: Option<u64>,
-    /// Runs made since the database was opened.
+    /// Count of runs made since the database was opened.
     pub runs: u64,
-    /// Records of these runs.
+    /// Count of records in these runs.
     pub records: u64,
-    /// Their bytes.
+    /// Bytes of these runs.
     pub bytes: u64,
-    /// Ordered frames that were skipped since the database was opened. Runs do not contain them, so a database that has
-    /// any cannot be restored from runs.
+    /// Count of ordered frames skipped since the database was opened. Runs do not contain ordered frames, so a database
+    /// with ordered frames cannot be restored from runs.
     pub ordered_frames: u64,
-    /// Runs that the archive has now; `None` while it is not open.
+    /// Count of runs that the archive has now; `None` while it is not open.
     pub runs_now: Option<u64>,
-    /// Merges of runs that this process made since the database was opened.
+    /// Count of merges that this process made since the database was opened. A merge combines runs.
     pub merges: u64,
-    /// Runs that these merges have replaced.
+    /// Count of runs that these merges have replaced.
     pub merged_runs: u64,
     /// Bytes of the runs that these merges have replaced.
     pub merged_bytes_in: u64,
     /// Bytes of the runs that these merges have made.
     pub merged_bytes_out: u64,
-    /// Runs that this process removed since the database was opened, because no promised moment needed them.
+    /// Count of runs that this process removed since the database was opened, because the kept moments do not need
+    /// these runs.
     pub removed_runs: u64,
-    /// Backups that this process removed since the database was opened, because no promised moment needed them.
+    /// Count of backups that this process removed since the database was opened, because the kept moments do not need
+    /// these backups.
     pub removed_backups: u64,
-    /// True if another process, an archive agent, is known to merge the archive.
+    /// True if an archive agent, a separate process, is known to merge the archive.
     pub merged_elsewhere: bool,
     /// `yes` if the database can be restored from its archive. Otherwise `no` and the reason.
     pub restorable: String,
-    /// Durable epochs that are in neither the archive nor the backlog yet.
+    /// Count of durable epochs that are neither in the archive nor in the backlog yet.
     pub lag_epochs: u64,
-    /// The time since archive and backlog last held all durable epochs, microseconds; 0 if they do
+    /// The time since archive and backlog last held all durable epochs, microseconds. 0 if they hold all durable epochs
     /// now.
     pub lag_us: u64,
     /// Bytes of the runs that the archive has now.
     pub run_bytes: u64,
-    /// Backups in the archive.
+    /// Count of backups in the archive.
     pub backups: u64,
-    /// Their bytes.
+    /// Bytes of these backups.
     pub backup_bytes: u64,
-    /// The data that waits while the archive is away.
+    /// The data that waits while the archive cannot be reached.
     pub backlog: BacklogStats,
     /// Progress and outcome of the backups that this process makes.
     pub backup: BackupState,
-    /// The standing proof.
+    /// The results of the standing proof, which compares the archive with the database's images.
     pub proof: ProofStats,
     /// The last trial restore.
     pub drill: DrillStats,

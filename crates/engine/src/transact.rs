@@ -1,13 +1,13 @@
-//! The calls by which a program runs transactions on a [`Db`].
+//! The calls for running transactions on a [`Db`].
 //!
 //! | | returns when | for |
 //! |---|---|---|
 //! | [`Db::write`] | the transaction is durable, as [`Options::durability`](crate::Options::durability) says | most programs |
-//! | [`Db::write_later`] | others see it; the ticket says when it is durable | many writes, one wait |
-//! | [`Db::read`] | all data that it has seen is durable, as for `write` | reading |
-//! | [`Db::transact`] | others see it | callers that know the partitions, such as the server |
+//! | [`Db::write_later`] | others see the transaction; its ticket says when it is durable | many writes, one wait |
+//! | [`Db::read`] | all data that the transaction has seen is durable, as for `write` | reading |
+//! | [`Db::transact`] | others see the transaction | callers that know the partitions, such as the server |
 //!
-//! All four run the same code, [`perdura_txn::Executor::run`].
+//! All four calls use [`perdura_txn::Executor::run`].
 
 use std::time::Duration;
 
@@ -36,17 +36,17 @@ impl Db {
     /// survives a power cut, unless [`Options::durability`](crate::Options::durability) asks for less.
     ///
     /// **`f` may run several times.** It is an `FnMut` for that reason. A run is undone and `f` starts over if the run
-    /// needs a key whose partition it has not latched, or if the log buffer is full. Only the last run counts. So `f`
-    /// must first reset any data that it collects outside the database.
+    /// needs a key of an unlatched partition, or the log buffer is full. Only the last run counts. So `f` must first
+    /// reset any data that it collects outside the database.
     ///
     /// `f` fails with any error that can be made from [`Error`]. The transaction is then undone. A panic in `f` also
     /// undoes the transaction and continues in the caller. The database stays open.
     ///
     /// # Errors
     /// The error of `f`. From the engine: [`Error::LogFull`] while the disk is full, [`Error::OutOfMemory`] at the
-    /// memory limit, [`Error::Usage`] inside another transaction of this database and thread. [`Error::Stopped`] if the
-    /// database stops. If this happens during the wait, because the disk fails, it is not known whether the transaction
-    /// survives.
+    /// memory limit. [`Error::Usage`] if this thread already has an open transaction of this database.
+    /// [`Error::Stopped`] if the database stops. If a failing disk stops it during the wait, the transaction may or may
+    /// not survive.
     ///
     /// # Panics
     /// If `f` panics. A panic inside an operation of [`Tx`] stops the database as well.
@@ -59,7 +59,7 @@ impl Db {
         Ok(value)
     }
 
-    /// Like [`write`](Self::write), but returns as soon as others see the transaction. It is durable once
+    /// Like [`write`](Self::write), but returns when other threads see the transaction. It is durable once
     /// [`wait`](Self::wait) or [`wait_at`](Self::wait_at) returns for the ticket. Tickets of one thread become durable
     /// in their order, so waiting for the last is enough. **`f` may run several times.**
     ///
@@ -81,7 +81,7 @@ impl Db {
     /// may run several times**, as in [`write`](Self::write).
     ///
     /// # Errors
-    /// The error of `f`; [`Error::Stopped`] if the database stops before the data that was read is durable.
+    /// The error of `f`; [`Error::Stopped`] if the database stops before the data that `f` has read is durable.
     ///
     /// # Panics
     /// As [`write`](Self::write).
@@ -95,8 +95,9 @@ impl Db {
     }
 
     /// Runs `f` as one serial transaction over the declared partitions, in this thread. The transaction is visible to
-    /// others on return, and durable when the ticket's epoch is. If it touches a partition that was not declared, it
-    /// runs again with that partition. So declaring partitions only saves runs. **`f` may run several times.**
+    /// others on return, and durable when the ticket's epoch is. If `f` touches an undeclared partition, the
+    /// transaction is undone and runs again with that partition. So the declaration only saves repetitions. **`f` may
+    /// run several times.**
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -111,7 +112,7 @@ impl Db {
         self.transact_at(parts, self.shared.core().clock().wall_us() / 1000, f)
     }
 
-    /// Like [`transact`](Self::transact), at a time that the caller has read from the clock, milliseconds since 1970.
+    /// Like [`transact`](Self::transact), but the caller passes the current time, `now_ms`, milliseconds since 1970.
     /// Reading the clock takes a considerable part of the time of a short transaction.
     ///
     /// # Errors
@@ -133,7 +134,8 @@ impl Db {
         }
     }
 
-    /// Like [`transact_at`](Self::transact_at), for a caller that cannot wait for the log, such as an event loop.
+    /// Like [`transact_at`](Self::transact_at), but returns [`Attempt::Behind`] where `transact_at` would wait for the
+    /// log. This is for event loops and other callers that cannot wait.
     ///
     /// # Errors
     /// As [`write`](Self::write).

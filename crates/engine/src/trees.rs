@@ -1,7 +1,7 @@
-//! Tables of trees: their names in the catalog, and their rows.
+//! Tables that are stored in trees: their names in the catalog, and reading their rows.
 //!
-//! A tree keeps its rows in pages on disk, so it may have more rows than fit into memory. A program that embeds the
-//! database can only read trees. A test harness makes and writes them ([`create_with_tree`](crate::create_with_tree)).
+//! A tree keeps rows in pages on disk, so the rows may exceed the memory. A program that embeds the database can only
+//! read trees. A test harness makes and writes them ([`create_with_tree`](crate::create_with_tree)).
 //!
 //! ```no_run
 //! # fn main() -> perdura::Result<()> {
@@ -29,14 +29,14 @@ use crate::catalog::{CATALOG, Entry, put_next_id, put_table, read_next_id, table
 use crate::core::Core;
 use crate::db::Db;
 
-/// The beginning of the catalog name of a tree's table. The table's number follows.
+/// The first part of a tree table's name in the catalog. The rest of the name is the table's id.
 const PREFIX: &str = "tree/";
 
 impl Core {
-    /// Gives each table of a tree a row in the catalog, if the table does not have one.
+    /// Adds a row to the catalog for each tree table that is not in the catalog.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if catalog and tree contradict each other; the errors of a write.
+    /// [`Error::Corrupt`] if the catalog contradicts a tree; the errors of a write.
     pub(crate) fn name_trees(&self) -> Result<()> {
         let known = tables_of(self.heap())?;
         let mut unnamed = Vec::new();
@@ -76,7 +76,7 @@ impl Core {
         Ok(())
     }
 
-    /// Returns the tree that has a table.
+    /// Returns the tree that contains this table. `None`: no tree contains it.
     fn tree_of(&self, table: TableId) -> Option<&Arc<LiveTree>> {
         let mut trees = self.trees.iter();
         trees.find(|live| live.tree().tables().contains(&table))
@@ -96,7 +96,7 @@ fn contradiction(table: TableId, found: &str) -> Error {
 }
 
 impl Db {
-    /// Returns the names of the tables that are in trees, in order.
+    /// Returns the names of the tables that are in trees, in ascending order.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the catalog is damaged.
@@ -107,7 +107,7 @@ impl Db {
         Ok(names.map(|(name, _)| name).collect())
     }
 
-    /// Returns the table of a tree that has this name in the catalog; `None` if the catalog has no such table.
+    /// Returns the table with this name, if it is in a tree. `None`: the catalog lacks the table, or it is in no tree.
     ///
     /// # Errors
     /// As [`trees`](Self::trees).
@@ -122,7 +122,7 @@ impl Db {
     }
 }
 
-/// A table of a tree; see [`Db::tree`]. The directories of the database stay locked while such a value exists.
+/// A table that is in a tree; see [`Db::tree`]. A `TreeTable` keeps the directories of the database locked.
 #[derive(Clone)]
 pub struct TreeTable {
     live: Arc<LiveTree>,
@@ -133,14 +133,14 @@ impl TreeTable {
     /// Reads the row of a key.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a page is damaged. [`Error::LogFull`] if no page in memory can be replaced before the log
-    /// is written: try again later. Also the disk's errors.
+    /// [`Error::Corrupt`] if a page is damaged. [`Error::LogFull`] if no page in memory can be replaced until the log
+    /// is written. A later call may succeed. Also the disk's errors.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.live.read(self.table, key)
     }
 
-    /// Returns the rows from a key on, in the order of their keys. The iterator reads one leaf at a time, so it is no
-    /// snapshot.
+    /// Returns the rows from a key on, in the order of their keys. The iterator reads one leaf at a time, so the
+    /// result is no snapshot.
     #[must_use]
     pub fn range(&self, from: &[u8]) -> TreeRange {
         TreeRange {
@@ -155,9 +155,9 @@ impl TreeTable {
 /// first error.
 pub struct TreeRange {
     tree: TreeTable,
-    /// The first key of the next leaf; `None` after the last leaf.
+    /// The first key of the next leaf. `None`: no leaf is left.
     next: Option<Vec<u8>>,
-    /// Rows of the last leaf read that were not returned yet.
+    /// Rows of the leaf that was read last. Rows that were already returned are removed.
     rows: VecDeque<(Vec<u8>, Vec<u8>)>,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Wishes {
 }
 
 impl Wishes {
-    /// Adds a flusher's thread. Called for the streams in their order.
+    /// Adds a flusher's thread. The threads are added in the order of their streams.
     pub fn add_flusher(&self, thread: Thread) {
         let mut flushers = self.flushers.write();
         debug_assert!(
@@ -67,15 +67,14 @@ impl Wishes {
         self.awaited.load(Ordering::SeqCst)
     }
 
-    /// Clears the requests, because a flush begins. Frames that are appended from here on need
-    /// another flush.
+    /// Clears the requests, because a flush begins. Frames appended from here on need a new flush.
     pub fn begin_turn(&self) {
         self.wanted.store(false, Ordering::SeqCst);
         self.awaited.store(false, Ordering::SeqCst);
     }
 
-    /// Returns the share of the time for which the workers run, in thousandths. Workers are the threads that want
-    /// flushes and do not wait.
+    /// Returns the fraction of time, in thousandths, in which the workers run. Workers are the threads that want
+    /// flushes but do not wait for them.
     pub fn ran_permille(&self) -> u64 {
         self.workers.ran_permille()
     }

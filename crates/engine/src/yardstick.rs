@@ -1,8 +1,8 @@
 //! Databases that log or archive less than the product does. They exist only to compare the product's performance with
 //! theirs.
 //!
-//! No setting opens them, only [`Db::open_by`](crate::Db::open_by) and [`Core::open_by`](crate::Core::open_by). A crash
-//! of such a database loses the data that its log lacks.
+//! Only [`Db::open_by`](crate::Db::open_by) and [`Core::open_by`](crate::Core::open_by) open them; no setting does. A
+//! crash loses the data that the log lacks.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use perdura_wal::{Scheme, Wal};
 /// The part of a commit that the log and the archive get.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Yardstick {
-    /// The whole commit. All functions that open a database use this, except `open_by`.
+    /// Log and archive get the whole commit. All functions that open a database use this, except `open_by`.
     #[default]
     Product,
-    /// Nothing. A crash loses all commits after the newest image.
+    /// Log and archive get nothing. A crash loses all commits after the newest image.
     Unlogged,
-    /// Only this many bytes of each frame of effects, which cannot be replayed.
+    /// Only this many bytes of each frame of effects. Such a frame cannot be replayed.
     Cut(usize),
-    /// The log gets the whole commit. The archive gets unsorted copies of the log's records, which
-    /// cannot be restored.
+    /// The log gets the whole commit. The archive gets unsorted copies of the log's records. A restore
+    /// cannot use these copies.
     Unsorted,
 }
 

@@ -1,11 +1,10 @@
 //! The sharing of processor time between transactions and the two background jobs, archiver and
 //! merger.
 //!
-//! Archiver and merger each have two threads, of which only one takes steps at a time. While a core is idle, the thread
-//! of the lowest priority works ([`Side::Low`]). It uses idle time only: a transaction that wakes up gets its core at
-//! once. While every core is busy, as measured in [`pace`](crate::pace), the other thread works, at normal priority
-//! ([`Side::High`]). Two threads are needed because a thread that has lowered its priority cannot raise it again
-//! without a special right.
+//! Archiver and merger each have two threads. Only one thread of a job takes steps at a time. While a core is idle, the
+//! thread of the lowest priority works ([`Side::Low`]). It uses idle time only: a transaction that wakes up gets the
+//! core at once. While every core is busy, as measured in [`pace`](crate::pace), the thread at normal priority works
+//! ([`Side::High`]). One thread is not enough: raising a lowered priority needs a special right.
 //!
 //! The thread at normal priority takes a share of one core, in short pieces: an eighth while nothing is urgent, and
 //! more as urgency grows. The archiver's urgency depends on its [`Lag`]. From a lag of [`CALM_NS`] on, the share grows.
@@ -18,20 +17,20 @@ use perdura_base::Epoch;
 
 use crate::pace::IdleGauge;
 
-/// The share of one core that work gets when it is not urgent, in thousandths.
+/// The share of one core that a job gets when it is not urgent, in thousandths.
 const SHARE_MIN: u64 = 125;
-/// The shortest pause, because sleeping and waking also cost time, nanoseconds.
+/// The shortest pause, nanoseconds. A shorter one would not be worth the cost of sleeping and waking.
 const PAUSE_MIN_NS: u64 = 1_000_000;
 /// The longest pause, nanoseconds.
 const PAUSE_MAX_NS: u64 = 50_000_000;
-/// A lag up to this is not urgent, because collecting a run takes a second. Nanoseconds.
+/// The longest lag that is not urgent, nanoseconds. Collecting a run takes a second.
 const CALM_NS: u64 = 1_500_000_000;
-/// From this lag on, the archiver takes a whole core. Nanoseconds.
+/// The shortest lag at which the archiver takes a whole core, nanoseconds.
 const URGENT_NS: u64 = 4_000_000_000;
-/// The least interval between two marks of [`Lag`]. Nanoseconds.
+/// The shortest time between two marks of [`Lag`], nanoseconds.
 const MARK_NS: u64 = 100_000_000;
 
-/// The two threads of a job in the background.
+/// One of the two threads of a background job (archiver or merger).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     /// The thread of the lowest priority, which works while a core is idle.
@@ -41,8 +40,7 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// Gives the calling thread the priority of its side. If the system refuses, the thread keeps
-    /// its priority.
+    /// Gives the calling thread the priority of this side. If the system refuses, the thread keeps its old priority.
     pub fn begin(self) {
         if self == Side::Low {
             let _refused = rustix::process::nice(LOWEST);
@@ -70,7 +68,8 @@ impl Yielding {
         }
     }
 
-    /// Returns the pause after the thread has used `cpu_ns` of a processor, nanoseconds. `urgency` is in thousandths.
+    /// Returns the time in nanoseconds for which the thread must now pause. `cpu_ns` is the processor time of the
+    /// thread's last step. `urgency` is in thousandths.
     pub fn pause_ns(&mut self, now_ns: u64, cpu_ns: u64, urgency: u64) -> u64 {
         if !self.gauge.saturated(now_ns) {
             self.owed_ns = 0;
@@ -91,8 +90,8 @@ impl Yielding {
 /// The age of the oldest durable part of the log that the archive lacks.
 #[derive(Debug, Default)]
 pub(crate) struct Lag {
-    /// Times at which the log was found durable up to an epoch, ascending. Only epochs that the archive lacks are
-    /// listed.
+    /// Pairs of a time, in nanoseconds, and the last epoch that was durable at that time, ascending. Only epochs that
+    /// the archive lacks are listed.
     marks: VecDeque<(u64, Epoch)>,
 }
 
@@ -121,8 +120,8 @@ pub(crate) fn urgency_of_lag(lag_ns: u64) -> u64 {
     lag_ns.saturating_sub(CALM_NS).min(URGENT_NS - CALM_NS) * 1000 / (URGENT_NS - CALM_NS)
 }
 
-/// Returns the urgency of a merger of an archive with this number of runs, in thousandths. Up to 64 runs are not
-/// urgent: after a hundred days of one run a second, merging leaves no more than that.
+/// Returns the urgency, in thousandths, of merging an archive with this many runs. Up to 64 runs are not urgent:
+/// even after a hundred days with a new run every second, merging leaves at most 64 runs.
 pub(crate) fn urgency_of_runs(runs: usize) -> u64 {
     let runs = u64::try_from(runs).unwrap_or(u64::MAX);
     runs.saturating_sub(64).min(192) * 1000 / 192
@@ -158,8 +157,8 @@ mod tests {
         assert!((1..1000).all(|now| yielding.pause_ns(now, 1_000_000, 0) == 0));
     }
 
-    /// Returns the share of the time that a thread works at this urgency with steps of 0.3 ms, in
-    /// thousandths.
+    /// Simulates a thread with a job of this urgency. Returns the thread's working time, in thousandths. Each step
+    /// takes 0.3 ms.
     fn share(urgency: u64) -> u64 {
         let mut yielding = Yielding {
             gauge: IdleGauge::fixed(true),
@@ -180,8 +179,7 @@ mod tests {
         assert!(share(1000) >= 999, "{}", share(1000));
     }
 
-    /// Simulates a minute in which every core is busy and archiving the log needs `permille` of a core. Returns the
-    /// longest lag.
+    /// Simulates a minute with every core busy. Archiving the log needs `permille` of a core. Returns the longest lag.
     fn longest_lag_ns(permille: u64) -> u64 {
         let mut yielding = Yielding {
             gauge: IdleGauge::fixed(true),

@@ -1,10 +1,10 @@
-//! Payloads of those frames of the log that belong to no page: bytes in, bytes out.
+//! The encoding and decoding of log frames that belong to no page. Nothing here does I/O.
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`ordered`] | the log's frames of commands and of rows' changes, which have an order |
-//! | [`operation`] | the log's frames of operations on rows of a tree, by their keys |
-//! | [`tree_record`] | the log records of a tree in pages on disk: the pages that it made dirty and those that it wrote |
+//! | [`ordered`] | frames of commands and of changes of rows, which are replayed in order |
+//! | [`operation`] | frames of operations on rows of a tree, addressed by key |
+//! | [`tree_record`] | log records of a tree on disk: pages made dirty, pages written, changes of structure |
 //!
 //! The records of pages are in `perdura-page`, because they are applied to a page's bytes.
 

@@ -19,13 +19,13 @@ const AFTER: u8 = 2;
 pub struct RowChange<'a> {
     /// The table.
     pub table: TableId,
-    /// The page that the row was in.
+    /// The tree's page that had the row when the operation was logged.
     pub pid: Pid,
     /// The row's key.
     pub key: &'a [u8],
-    /// The row before the change, if it existed. A compensation does not have it.
+    /// The row before the change; `None` if there was no row. In a compensation this is always `None`.
     pub before: Option<&'a [u8]>,
-    /// The row after the change, if it exists.
+    /// The row after the change; `None` if the row is deleted.
     pub after: Option<&'a [u8]>,
 }
 
@@ -36,7 +36,7 @@ pub enum Act<'a> {
     Change(RowChange<'a>),
     /// A change that undoes an earlier change of the transaction.
     Compensation {
-        /// The number of the transaction's change that is to be undone next; 0 if no change is left.
+        /// The sequence number of the transaction's change that is to be undone next; 0 if no change is left.
         undo_next: Gsn,
         /// The change of the row.
         row: RowChange<'a>,
@@ -48,7 +48,7 @@ pub enum Act<'a> {
 }
 
 impl<'a> Act<'a> {
-    /// Returns the change of a row. `None`: the operation changes no row.
+    /// Returns the operation's change of a row; `None` if it changes no row.
     #[must_use]
     pub fn row(&self) -> Option<&RowChange<'a>> {
         match self {
@@ -61,17 +61,17 @@ impl<'a> Act<'a> {
 /// The operations of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperationFrame<'a> {
-    /// The number of the first operation. The others follow without a gap.
+    /// The sequence number of the first operation. The later operations have the next numbers, without a gap.
     pub first: Gsn,
     /// The operations, each with its transaction.
     pub acts: Vec<(TxnId, Act<'a>)>,
 }
 
-/// Appends a frame of these operations, which take the numbers from `first` on.
+/// Appends a frame of these operations. `first` is the sequence number of the first operation.
 ///
 /// # Panics
-/// If `acts` is empty or `first` is 0, or if an operation contradicts itself, such as a change with neither a row
-/// before nor a row after.
+/// If `acts` is empty, if `first` is 0, or if an operation contradicts itself. An example is a change with no row
+/// before and no row after.
 pub fn encode(out: &mut Vec<u8>, first: Gsn, acts: &[(TxnId, Act<'_>)]) {
     assert!(
         first > Gsn(0) && !acts.is_empty(),
@@ -118,7 +118,7 @@ fn put_row(out: &mut Vec<u8>, row: &RowChange<'_>) {
 /// Reads a frame's payload.
 ///
 /// # Errors
-/// Returns the position of the first wrong byte, and the content that was expected there.
+/// Returns the position of the first wrong byte, and the expected content.
 pub fn decode(payload: &[u8]) -> Result<OperationFrame<'_>, Malformed> {
     let mut r = Fields::new(payload);
     let first = r.take("a number of at least 1", |r| {

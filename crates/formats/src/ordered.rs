@@ -7,7 +7,7 @@ use perdura_base::limits::PARTITIONS_MAX;
 use perdura_base::num::to_u64;
 use perdura_base::{PartitionId, TableId};
 
-/// A partition, and the transaction's number in it.
+/// A partition, and the transaction's sequence number in that partition.
 pub type Part = (PartitionId, u64);
 
 const HASHED: u8 = 1;
@@ -23,32 +23,32 @@ const DROP_TABLE: u8 = 5;
 /// The head of an ordered frame, which is a command frame or an effects frame.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OrderedHead {
-    /// The transaction's partitions, ascending, each with the transaction's number in it.
+    /// The transaction's partitions, ascending, each with the transaction's sequence number there.
     pub parts: Vec<Part>,
-    /// True if the frame is a command's and ends with the hash of its effects.
+    /// True if this is a command frame that ends with the hash of the command's effects.
     pub hashed: bool,
 }
 
 /// A command: a procedure and the arguments of its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandFrame<'a> {
-    /// The procedure.
+    /// The procedure's id.
     pub procedure: u32,
     /// The time that the procedure saw, milliseconds since 1970.
     pub time_ms: u64,
-    /// Its arguments.
+    /// The arguments of the call.
     pub args: &'a [u8],
     /// A hash of the command's effects. `None`: the hash was not logged.
     pub effects_hash: Option<u64>,
 }
 
-/// The place of an effect.
+/// The place of an effect: the partitions that it changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// In one of the frame's parts, by its index. If the frame has only one part, every effect is read with the index
-    /// 0.
+    /// One of the frame's parts, as an index into [`OrderedHead::parts`]. If the frame has only one part, every effect
+    /// is read with the index 0.
     Part(usize),
-    /// In all parts of the frame.
+    /// All parts of the frame.
     All,
 }
 
@@ -67,7 +67,7 @@ pub enum Op<'a> {
         /// The change, in the encoding of the table's owner.
         patch: &'a [u8],
     },
-    /// The row replaced an earlier row, and the frame has both.
+    /// The row replaced an earlier row. The frame has the old and the new row.
     Replace {
         /// The row before.
         before: &'a [u8],
@@ -84,7 +84,7 @@ pub enum Op<'a> {
 }
 
 impl Op<'_> {
-    /// Returns its name in dumps.
+    /// Returns the name that dumps use for this kind of effect.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -123,9 +123,9 @@ impl Op<'_> {
 pub struct Effect<'a> {
     /// The table.
     pub table: TableId,
-    /// The part of the frame in which the effect is.
+    /// The parts of the frame that the effect changes: one part, or all.
     pub at: At,
-    /// Its kind.
+    /// The kind of the effect.
     pub op: Op<'a>,
     /// The row's primary key; empty for a whole table.
     pub key: &'a [u8],
@@ -134,7 +134,7 @@ pub struct Effect<'a> {
 /// Appends the head of a frame. Effects follow, each by [`Effect::encode`].
 ///
 /// # Panics
-/// If `parts` is empty, or does not ascend: then the writer took its latches out of order.
+/// If `parts` is empty, or does not ascend because the writer took its latches out of order.
 pub fn encode_head(out: &mut Vec<u8>, parts: &[Part], hashed: bool) {
     assert!(!parts.is_empty(), "an ordered frame has a partition");
     assert!(
@@ -161,7 +161,8 @@ pub fn encode_command(out: &mut Vec<u8>, parts: &[Part], command: &CommandFrame<
     }
 }
 
-/// Appends the index of the part in which an effect's row lies. Appends nothing if the frame has one part.
+/// Appends the index of the part that has the effect's row. For [`At::All`], appends the count of parts instead.
+/// Appends nothing if the frame has one part.
 pub fn encode_place(out: &mut Vec<u8>, at: At, parts: usize) {
     let index = match at {
         At::Part(index) => {
@@ -176,14 +177,14 @@ pub fn encode_place(out: &mut Vec<u8>, at: At, parts: usize) {
 }
 
 impl Op<'_> {
-    /// Appends the fields of an effect before its place.
+    /// Appends the fields of an effect that come before its place.
     #[inline]
     pub fn encode_front(&self, out: &mut Vec<u8>, table: TableId) {
         out.put_u8(self.code());
         out.put_varint(u64::from(table.0));
     }
 
-    /// Appends the fields of an effect behind its place.
+    /// Appends the fields of an effect that come after its place.
     #[inline]
     pub fn encode_back(&self, out: &mut Vec<u8>, key: &[u8]) {
         assert!(
@@ -205,7 +206,7 @@ impl Op<'_> {
 }
 
 impl<'a> Effect<'a> {
-    /// Appends the effect to a frame whose head has `parts` parts.
+    /// Appends the effect to a frame with `parts` parts in its head.
     pub fn encode(&self, out: &mut Vec<u8>, parts: usize) {
         self.op.encode_front(out, self.table);
         encode_place(out, self.at, parts);
@@ -268,7 +269,7 @@ impl<'a> OrderedPayload<'a> {
     /// Reads the head of a payload.
     ///
     /// # Errors
-    /// Returns the position of the first wrong byte, and the content that was expected there.
+    /// Returns the position of the first wrong byte, and the expected content.
     pub fn decode(payload: &'a [u8]) -> Result<OrderedPayload<'a>, Malformed> {
         let mut r = Fields::new(payload);
         let hashed = match r.take("flags", Reader::u8)? {
@@ -307,8 +308,8 @@ impl<'a> OrderedPayload<'a> {
         self.body.reader.at()
     }
 
-    /// Returns the payload that [`decode`](Self::decode) has returned before, from its head and its
-    /// [`body_at`](Self::body_at).
+    /// Returns the value that [`decode`](Self::decode) returned for this payload, without reading the
+    /// head again. `body_at` is the result of [`body_at`](Self::body_at).
     ///
     /// # Panics
     /// If the payload is shorter than its head.
@@ -324,7 +325,7 @@ impl<'a> OrderedPayload<'a> {
     /// Returns the body of a command frame.
     ///
     /// # Errors
-    /// Returns the position of the first wrong byte, and the content that was expected there.
+    /// Returns the position of the first wrong byte, and the expected content.
     pub fn command(&self) -> Result<CommandFrame<'a>, Malformed> {
         let mut r = self.body.clone();
         let procedure = r.varint_u32("a procedure's id")?;
@@ -371,7 +372,7 @@ impl<'a> OrderedPayload<'a> {
 pub struct Effects<'a> {
     parts: usize,
     body: Fields<'a>,
-    /// A fault of the frame's head, which is returned in place of the first effect.
+    /// The fault of the frame's head, if it has one. The iterator returns this fault instead of the first effect.
     refused: Option<Malformed>,
 }
 

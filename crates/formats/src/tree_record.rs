@@ -17,93 +17,96 @@ const EDIT: u8 = 1;
 
 const WITH_LSNS: u8 = 1;
 
-/// The tree's notes of an interval: the paper's Δ-log record.
+/// The pages made dirty and the pages written since the tree's previous Δ record: the paper's Δ-log record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Delta {
-    /// The number of the first note.
+    /// The number of the first note of this record. Each entry of `dirty` is a note. Notes are numbered in one sequence
+    /// over all Δ records of the tree.
     pub first_note: u64,
-    /// EOSL, the end of the stable log, when this record was cut. Each operation up to `tc_lsn` is noted in this record
-    /// or in an earlier one.
+    /// EOSL, the end of the stable log, when this record was made. Each operation up to `tc_lsn` is noted in this
+    /// record or in an earlier one.
     pub tc_lsn: Gsn,
-    /// EOSL when the first written page was noted; `tc_lsn` if no written page was noted.
+    /// EOSL when the tree noted the first page of `written`; `tc_lsn` if `written` is empty.
     pub fw_lsn: Gsn,
-    /// The number of entries of `dirty` that were noted before the first written page; all entries if no written page
-    /// was noted.
+    /// The number of entries of `dirty` that the tree noted before the first page of `written`. If `written` is empty,
+    /// all entries count.
     pub first_dirty: usize,
     /// DirtySet: the page of each update, in the order of the updates.
     pub dirty: Vec<Pid>,
-    /// WrittenSet: pages that were written durably and had not changed since.
+    /// WrittenSet: the pages that were durably written and did not change after the write.
     pub written: Vec<Pid>,
-    /// The number of each update in `dirty`, if these numbers are logged.
+    /// The number of each update's operation, in the order of `dirty`; `None` if these numbers are not logged.
     pub lsns: Option<Vec<Gsn>>,
 }
 
-/// The pages that were written in an interval: the paper's BW-log record.
+/// The pages written in an interval: the paper's BW-log record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Writes {
     /// EOSL, the end of the stable log, when the first of these pages was noted.
     pub fw_lsn: Gsn,
-    /// WrittenSet.
+    /// WrittenSet: the pages.
     pub written: Vec<Pid>,
 }
 
 /// The end of a checkpoint: the paper's eCkpt.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EndCheckpoint {
-    /// The number of the checkpoint's redo start.
+    /// The sequence number of the checkpoint's [`RedoStart`](TreeRecord::RedoStart) record.
     pub rssp: Gsn,
-    /// The dirty pages, ascending, each with the number below which no update is missing on disk.
+    /// The dirty pages, ascending, each with a sequence number. All updates of the page below this number are on disk.
     pub dirty: Vec<(Pid, Gsn)>,
 }
 
-/// The change of a page by a change of structure.
+/// The change of one page, as a part of a [`Structure`] change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageChange {
-    /// The page has these bytes: those up to the end of its slots, and those from its first cell on.
+    /// The page gets these bytes. The record omits the free bytes between the page's last slot and first cell.
     Image {
         /// Header and slots.
         front: Vec<u8>,
         /// Cells and fences.
         back: Vec<u8>,
     },
-    /// The page is edited.
+    /// The page is cut, then keys are dropped, then cells are put.
     Edit {
-        /// The new high fence of a page that is cut. First, all keys that are not below it are removed.
+        /// The page's new high fence, if the page is cut. All keys that are not below the fence are removed.
         cut: Option<Vec<u8>>,
-        /// The keys that are dropped next, ascending.
+        /// The keys to drop afterwards, ascending.
         drops: Vec<Vec<u8>>,
-        /// The cells that are put last, ascending: keys with values, or with children in an inner page.
+        /// The cells to put after the drops, ascending. A cell is a key with a value, or in an inner page a key with a
+        /// child.
         puts: Vec<(Vec<u8>, Vec<u8>)>,
     },
 }
 
-/// A change of structure: its pages, ascending.
+/// A change of the tree's structure over one or more pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Structure {
-    /// The change of each page.
+    /// The changed pages, ascending, each with its change.
     pub changes: Vec<(Pid, PageChange)>,
 }
 
-/// A record of the tree.
+/// A log record of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TreeRecord {
-    /// Δ: the pages that the tree made dirty and those that it wrote, in an interval.
+    /// Δ: the pages made dirty and the pages written since the tree's previous Δ record.
     Delta(Delta),
     /// BW: the pages that the tree wrote in an interval.
     Writes(Writes),
-    /// RSSP: the changes by all operations below this record's number are durable when the checkpoint ends.
+    /// RSSP: the redo scan start point of a checkpoint. Operations before this record have lower numbers. At the end of
+    /// the checkpoint, the changes by all these operations are durable.
     RedoStart,
     /// eCkpt: the end of a checkpoint.
     EndCheckpoint(EndCheckpoint),
-    /// SMO: a change of structure.
+    /// SMO: a change of the tree's structure.
     Structure(Structure),
 }
 
 impl TreeRecord {
-    /// Appends the record with the number `gsn`.
+    /// Appends the record with the sequence number `gsn`.
     ///
     /// # Panics
-    /// If the record contradicts itself: then its writer noted events out of order.
+    /// If the record contradicts itself, because the writer noted events out of order.
     pub fn encode(&self, out: &mut Vec<u8>, gsn: Gsn) {
         assert!(gsn > Gsn(0), "numbers begin at 1");
         let mut head = |kind| {
@@ -155,10 +158,10 @@ impl TreeRecord {
         }
     }
 
-    /// Reads a record and its number.
+    /// Reads a record and its sequence number.
     ///
     /// # Errors
-    /// Returns the position of the first wrong byte, and the content that was expected there.
+    /// Returns the position of the first wrong byte, and the expected content.
     pub fn decode(payload: &[u8]) -> Result<(Gsn, TreeRecord), Malformed> {
         let mut r = Fields::new(payload);
         let kind = r.take("the kind of a tree's record", Reader::u8)?;
@@ -187,7 +190,7 @@ impl TreeRecord {
 }
 
 impl Delta {
-    /// Returns the first rule that the fields break, for a record with the number `gsn`; `None` if they break none.
+    /// Returns the first rule that the fields break, or `None` if they break none. `gsn` is the record's number.
     fn fault(&self, gsn: Gsn) -> Option<&'static str> {
         let holds = [
             (
@@ -373,7 +376,7 @@ fn put_pids(out: &mut Vec<u8>, pids: &[Pid]) {
     }
 }
 
-/// Reads a count of items of at least `bytes_min` bytes each. The count must fit the remaining bytes.
+/// Reads a count of items. Each item has at least `bytes_min` bytes, and all items must fit into the remaining bytes.
 fn count(r: &mut Fields<'_>, bytes_min: usize) -> Result<usize, Malformed> {
     r.take("a count of no more than follow", |r| {
         let count = r.varint_usize()?;

@@ -1,6 +1,6 @@
-//! The speed at which the heap plays log records from memory on one core, in million records a second, with checksum,
-//! decoding and latches. Each record changes 256 bytes of a random page. A plain loop over the same changes is measured
-//! for comparison.
+//! The speed of playing log records from memory on one core, in million records a second. The speed includes checksum,
+//! decoding and latches. Each record changes 256 bytes of a random page. A plain loop that makes the same changes is
+//! measured for comparison.
 //!
 //! `cargo run --release -p perdura-heap --example play [records] [pages] [rounds]`
 
@@ -34,7 +34,7 @@ fn new_heap(pages: u32) -> Heap {
     heap
 }
 
-/// A unit of log: group payloads one after the other; `ends` has the end of each.
+/// A unit of log. `bytes` has the payloads of the groups, one after another. `ends` has the end offset of each payload.
 #[derive(Default)]
 struct Unit {
     bytes: Vec<u8>,

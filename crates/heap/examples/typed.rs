@@ -35,7 +35,7 @@ impl Derive for ByCustomer {
     }
 }
 
-/// A transaction in progress, and the time spent in each verb.
+/// The heap and the state of the benchmark. `took` has the total time of each of the four steps of a transaction.
 struct Bench {
     heap: Heap,
     undo: Undo,

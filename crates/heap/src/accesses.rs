@@ -1,29 +1,29 @@
-//! The time at which each key was last used, in memory only.
+//! The time of the last access to each key, in memory only.
 //!
 //! Seconds are kept in an array parallel to the places of a hash index, four bytes a place. The array exists only if
 //! the times of access are switched on. A read writes the current second to its key's place under the partition's latch
 //! and touches no page, so the log and the images do not contain these times. After a restart every key counts as used
 //! when the database was opened.
 //!
-//! The first access that is noted allocates the array. So switching it on costs nothing at a start, whatever the number
-//! of keys.
+//! The first noted access allocates the array. So switching the times on costs nothing at a start, however many keys
+//! there are.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The bytes of access time for each place of an index.
+/// The size in bytes of the access time that is kept for one place.
 pub(crate) const ACCESS_BYTES: usize = size_of::<AtomicU32>();
 /// The value of a place without a noted access.
 pub(crate) const NEVER: u32 = 0;
 
-/// The second of the last access by place of a hash index, since 1970.
+/// The time of the last access to each place of a hash index, in seconds since 1970.
 pub(crate) struct Accesses {
-    /// The time at which noting began. It counts as the access of every key that has had none since.
+    /// The time since which accesses are noted. If a key has no noted access, this time counts as its last access.
     since: u32,
     seconds: OnceLock<Box<[AtomicU32]>>,
 }
 
-/// Returns room for the accesses of the given number of places.
+/// Returns an array for this many places, with no access noted.
 pub(crate) fn unnoted(places: usize) -> Box<[AtomicU32]> {
     (0..places).map(|_| AtomicU32::new(NEVER)).collect()
 }
@@ -52,7 +52,7 @@ impl Accesses {
         seconds.map_or(NEVER, |seconds| seconds[place].load(Ordering::Relaxed))
     }
 
-    /// Returns the time at which the entry in a place was last used.
+    /// Returns the time of the last access to the entry in a place.
     pub(crate) fn last(&self, place: usize) -> u32 {
         match self.noted(place) {
             NEVER => self.since,
@@ -65,7 +65,8 @@ impl Accesses {
         self.seconds.get().is_some()
     }
 
-    /// Returns accesses that begin at the same time as these and have the given seconds; `None`: nothing was noted.
+    /// Returns accesses with the same `since` and with `seconds` as the noted times. If `seconds` is `None`, the result
+    /// has no noted access.
     pub(crate) fn moved(&self, seconds: Option<Box<[AtomicU32]>>) -> Accesses {
         Accesses {
             since: self.since,
@@ -74,7 +75,7 @@ impl Accesses {
     }
 }
 
-/// Returns the whole seconds of a time in milliseconds, never [`NEVER`].
+/// Converts milliseconds to whole seconds. Returns at least 1, and so never [`NEVER`].
 pub(crate) fn seconds(ms: u64) -> u32 {
     u32::try_from(ms / 1000).unwrap_or(u32::MAX).max(1)
 }

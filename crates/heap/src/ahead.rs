@@ -1,15 +1,15 @@
 //! Looking ahead: keys that will be used soon are touched together.
 //!
 //! A random key costs two waits for memory: for the key's place in the index, and then for its row. A processor
-//! overlaps loads that do not depend on each other, as far as its window of instructions reaches. So a batch first
-//! touches the places of all its keys, then all their rows, and waits about twice in all. The commands that follow find
-//! these cache lines in the cache.
+//! overlaps independent loads within its window of instructions. So a batch first touches the index places of all keys,
+//! and then all rows. A batch waits about twice in all. The next commands find these cache lines in the cache.
 //!
 //! Touching is only a hint. It writes nothing, counts nothing, notes no access, decodes nothing and keeps no result:
-//! each command searches for its key again. It may miss a key, or touch another key's row whose hash has the same bits.
+//! each command searches for its key again. Touching may miss a key, or touch the row of another key with the same
+//! hash bits.
 //!
-//! All latches of a batch are taken before the first load and released after the last one. The reason is that an atomic
-//! instruction waits for the loads before it.
+//! A batch takes all latches before the first load, and releases the latches after the last load. The reason is that an
+//! atomic instruction waits for the loads before it.
 
 use perdura_base::{PartitionId, TableId};
 use perdura_page::layout;
@@ -22,25 +22,24 @@ use crate::latches::{Heap, PartitionGuard};
 use crate::pages::Pages;
 use crate::partition::Partition;
 
-/// The number of keys that are touched together: about as many loads as a core has under way.
+/// The number of keys touched together. A core can wait for about this number of loads at once.
 pub const AHEAD_KEYS: usize = 16;
 
-/// The size of a cache line, bytes.
+/// The size of a cache line in bytes.
 const LINE_BYTES: usize = 64;
-/// The number of cache lines of a row that are touched. The processor itself reads ahead beyond them.
+/// The number of cache lines of a row that are touched. The processor itself reads ahead beyond these lines.
 const ROW_LINES: usize = 4;
 
-/// A key whose place in the index is being fetched.
+/// A key whose place in the index, and then whose row, is to be touched.
 struct Sought<'a> {
     pages: &'a Pages,
-    /// The range of the index that has the key's hash.
+    /// The index range that contains the key's hash.
     range: &'a Range,
     hash: KeyHash,
     spread: u64,
 }
 
-/// Touches the places of the keys in the indexes of their tables, and then the keys' rows. Does nothing for a single
-/// key.
+/// Touches each key's place in the index of its table, and then each key's row. Does nothing for a single key.
 pub fn touch<'a>(keys: impl Iterator<Item = (&'a Partition, TableId, KeyHash)>) {
     let mut last: Option<(&Partition, TableId, &HashIndex)> = None;
     let sought = keys.filter_map(|(part, table, hash)| {
@@ -76,7 +75,7 @@ pub fn touch<'a>(keys: impl Iterator<Item = (&'a Partition, TableId, KeyHash)>) 
 }
 
 impl Sought<'_> {
-    /// Returns the page and the slot of the row that the key probably has.
+    /// Returns the page and the slot of the row that probably has the key; `None` if no near entry has the key's hash.
     fn row(&self) -> Option<(&[u8], &[u8])> {
         let mut near = self.range.near(self.spread);
         let entry = near.find(|entry| entry.hash_is(self.hash))?;
@@ -89,7 +88,7 @@ impl Sought<'_> {
         Some((page, layout::slot(page, class, entry.slot())))
     }
 
-    /// Loads a byte of each of the row's first cache lines, and the head of its page, which a commit changes.
+    /// Loads a byte of each of the row's first cache lines, and the head of the page. A commit changes the head.
     fn touch_row(&self) -> u64 {
         let Some((page, slot)) = self.row() else {
             return 0;
@@ -103,8 +102,8 @@ impl Sought<'_> {
 }
 
 impl Heap {
-    /// Touches the places of a table's keys in their indexes, and then the keys' rows. Skips partitions whose latch is
-    /// not free. Does nothing for a single key.
+    /// Touches each key's place in an index of the table, and then each key's row. Skips partitions whose latches are
+    /// held. Does nothing for a single key.
     pub fn look_ahead(&self, table: TableId, keys: &[KeyHash]) {
         for batch in keys.chunks(AHEAD_KEYS).filter(|batch| batch.len() > 1) {
             let mut guards: SmallVec<[(PartitionId, PartitionGuard<'_>); AHEAD_KEYS]> =
@@ -175,7 +174,7 @@ mod tests {
         (heap, hashes)
     }
 
-    /// The visible state of a partition: its pages, the idle times of its keys, and the expired keys.
+    /// The visible state of a partition: pages, idle times of keys, and expired keys.
     type Seen = (Vec<u8>, Vec<Option<u64>>, Vec<Vec<u8>>);
 
     /// Returns the visible state of the heap.

@@ -1,14 +1,15 @@
-//! Plays many records at once: sorted by partition, with each latch taken once and cache misses overlapped.
+//! Playing many records at once. The records are sorted by partition, each latch is taken once, and the cache misses
+//! overlap.
 //!
-//! The records of one unit of log change random pages, and a page in memory is seldom in the cache. Played one by one,
-//! each record pays for its latch, which is a full barrier, and then for its cache misses, one after the other. A batch
-//! is played partition by partition. Within a partition a few records at a time are first *fetched* and then applied,
-//! when their cache lines have come. To fetch a record is to read one byte of each cache line that it will change. A
-//! processor overlaps these reads, since none waits for another. The sort is a stable counting sort: the records of one
-//! page stay in the order in which they were pushed. Records that assign bytes rely on this order.
+//! The records of one unit of log change random pages, and a page in memory is seldom in the cache. A record played
+//! alone pays for a latch, which is a full barrier, and then for one cache miss after another. A batch is played
+//! partition by partition. Within a partition a few records at a time are first *fetched*. They are applied when their
+//! cache lines are in the cache. To fetch a record is to read one byte of each cache line that it will change. A
+//! processor overlaps these reads, since no read waits for an earlier read. The sort is a stable counting sort: the
+//! records of one page stay in the order of their pushes. Records that assign bytes rely on this order.
 //!
-//! Batches on several threads begin with different partitions. A batch skips a partition whose latch is held and
-//! returns to it later: the holder may be loading a page of the image into it.
+//! Batches on several threads begin with different partitions. A batch skips a partition whose latch is held, and
+//! returns to that partition later. The holder may be loading an image page into the partition.
 
 use std::hint::black_box;
 
@@ -22,21 +23,23 @@ use crate::pages::index;
 use crate::partition::Partition;
 use crate::touch::Touch;
 
-/// The number of records fetched before the first of them is applied: about as many misses as a core keeps under way.
+/// The number of records to fetch before the first of them is applied. A core can wait for about this number of cache
+/// misses at once.
 const FETCHED: usize = 8;
-/// The size of a cache line, bytes.
+/// The size of a cache line in bytes.
 const LINE_BYTES: usize = 64;
-/// The most bytes of a record's run to fetch: the processor itself reads ahead in longer runs.
+/// The maximum number of bytes to fetch of one run. In longer runs the processor itself reads ahead.
 const FETCH_BYTES: usize = 1024;
 
-/// A run of bytes of a page: its offset and length.
+/// A run of bytes in a page: the offset of the first byte, and the number of bytes.
 pub type Run = (usize, usize);
 
 /// A record that a batch can play.
 pub trait Replayed {
     /// Returns the page that the record changes.
     fn page(&self) -> PageId;
-    /// Returns the first two runs of bytes that the record changes; a missing run is empty. A hint for fetching.
+    /// Returns the first two runs of bytes that the record changes. If the record changes fewer runs, the others are
+    /// empty. The runs are only a hint for fetching.
     fn runs(&self) -> [Run; 2];
     /// Applies the record to the page at this local index of `partition`. The page is already marked as changed.
     fn play(&self, partition: &mut Partition, local: u32);
@@ -63,7 +66,7 @@ pub struct SlotChange<'a> {
     pub page: PageId,
     /// The change.
     pub change: Change<'a>,
-    /// True if the change is to be undone, false if it is to be made.
+    /// True to undo the change, false to make the change.
     pub undo: bool,
 }
 
@@ -106,7 +109,7 @@ pub struct Batch<R> {
     records: Vec<R>,
     targets: Vec<Target>,
     sorted: Vec<Target>,
-    /// Partitions that were skipped because another thread held the latch.
+    /// Partitions skipped because another thread held the latch.
     busy: Vec<u16>,
 }
 
@@ -161,11 +164,10 @@ impl<R: Replayed> Batch<R> {
         self.records.is_empty()
     }
 
-    /// Plays and discards all records. Records of one page are played in the order in which they were pushed.
+    /// Plays and discards all records. The records of one page are played in the order of their pushes.
     ///
     /// # Errors
-    /// Fails with `Corrupt` at the first record whose page does not belong to this heap. Other records may have been
-    /// played.
+    /// Fails with `Corrupt` at the first record with a page outside this heap. Other records may have been played.
     pub fn play(&mut self, heap: &Heap) -> Result<()> {
         let ends = self.sort(heap);
         let Some(begin) = self.targets.first().map(|t| t.partition) else {
@@ -192,7 +194,8 @@ impl<R: Replayed> Batch<R> {
         Ok(())
     }
 
-    /// Sorts the targets by partition, stably. Returns for each partition the end of its part of `sorted`.
+    /// Sorts the targets by partition, stably, into `sorted`. Returns for each partition the index in `sorted` just
+    /// after the partition's last target.
     fn sort(&mut self, heap: &Heap) -> Vec<usize> {
         let mut at = vec![0; usize::from(heap.geometry().partitions)];
         for target in &self.targets {

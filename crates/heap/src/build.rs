@@ -1,16 +1,17 @@
-//! Building the data that is derived from pages: indexes, free lists, counts.
+//! Building the data derived from pages: indexes, free lists, counts.
 //!
-//! It runs when the last record has been played. Rows are found by the bitmaps and checked when they are read: later
-//! reads trust a slot's bytes. Hashing and comparing every key is the expensive part. So an image may carry a *sidecar*
-//! of index entries, which are entered first, for the rows that no record touched. A sidecar is never necessary: if it
-//! does not fit, all rows are read. A sidecar does not list elements of collections: their rows are always read. So in
-//! a page that no record touched, a slot without an entry must be an element's; otherwise the sidecar does not fit.
+//! The build begins after the last record has been played. The bitmaps of pages say which slots have rows. The build
+//! checks each row that it reads, because later reads trust a slot's bytes. Hashing and comparing every key is the
+//! expensive part. So an image may carry a *sidecar* of index entries. The build enters these entries first, for the
+//! rows that no record touched. A sidecar is never necessary: if it does not fit the pages, all rows are read. A
+//! sidecar does not list elements of collections: their rows are always read. So in a page that no record touched, a
+//! row without an entry must be an element; otherwise the sidecar does not fit.
 //!
 //! All rows of key-addressed tables are read. The log does not have the contents of their pages, so no sidecar lists
 //! these rows.
 //!
-//! Invariants: an element is in its collection once; a key is in its table once. A second occurrence is damage, which
-//! the error reports with page and slot.
+//! Invariants: a collection has an element once; a table has a key once. A second occurrence is damage, which the error
+//! reports with page and slot.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +33,7 @@ use crate::partition::Partition;
 use crate::row_ref::RowRef;
 use crate::sidecar::{Entered, Sidecar};
 
-/// A function that returns the form of a table; `None` if there is no such table.
+/// A function from a table to the table's form, or to `None` if the table does not exist.
 type Forms<'a> = &'a dyn Fn(TableId) -> Option<TableForm>;
 
 /// The result of building the indexes of a partition.
@@ -40,20 +41,20 @@ type Forms<'a> = &'a dyn Fn(TableId) -> Option<TableForm>;
 pub struct IndexStats {
     /// The rows in all tables.
     pub rows: u64,
-    /// The index entries taken from the sidecar.
+    /// The number of index entries taken from the sidecar.
     pub from_sidecar: u64,
-    /// The index entries built by reading rows.
+    /// The number of index entries built by reading rows.
     pub from_rows: u64,
     /// The pages in use.
     pub pages: u64,
-    /// The pages of tables that are not in the catalog, to be reclaimed.
+    /// The number of pages to reclaim, because their tables are not in the catalog.
     pub orphan_pages: u64,
     /// True if a sidecar was given and could not be used.
     pub sidecar_refused: bool,
 }
 
 impl IndexStats {
-    /// Adds the figures of another partition.
+    /// Adds a second partition's figures.
     pub fn add(&mut self, other: &IndexStats) {
         self.rows += other.rows;
         self.from_sidecar += other.from_sidecar;
@@ -66,7 +67,7 @@ impl IndexStats {
 
 impl Partition {
     /// Builds the index of table 0 alone, so that the caller can read the catalog. The catalog has the forms of the
-    /// other tables, which [`build_indexes`](Self::build_indexes) needs.
+    /// remaining tables. [`build_indexes`](Self::build_indexes) needs these forms.
     ///
     /// # Errors
     /// Fails with `Corrupt`, like [`build_indexes`](Self::build_indexes).
@@ -76,10 +77,10 @@ impl Partition {
         self.derive(&only_catalog, None).map(drop)
     }
 
-    /// Builds everything that is derived from pages. `forms` returns the form of a table; `None` means that the table
-    /// is not in the catalog, and its pages wait for [`reclaim`](Self::reclaim). A table in the catalog that has no
-    /// page here must be attached by the caller, before or after. Entries of rows that no record touched come from
-    /// `sidecar` if it is sound, all other entries from rows.
+    /// Builds all data derived from pages. `forms` returns the form of a table; `None` means that the table is not in
+    /// the catalog, and its pages wait for [`reclaim`](Self::reclaim). Before or after this call, the caller must
+    /// attach each table of the catalog that has no page here. If `sidecar` is sound, the build takes from it the
+    /// entries of rows that no record touched. The build makes all other entries from rows.
     ///
     /// # Errors
     /// Fails with `Corrupt`, which names the page and slot of a malformed row or a duplicate key.
@@ -122,7 +123,7 @@ impl Partition {
         }
         stats.rows += self.order_collections()?;
         for table in self.tables.values_mut() {
-            // Room was made for all rows, but elements are in the indexes of their collections.
+            // `make_room` counted all rows, but elements are in the indexes of their collections.
             table.hash.shrink_all();
             let ordered = table.ordered.as_ref();
             assert!(ordered.is_none_or(|keys| keys.len() == table.hash.len()));
@@ -160,7 +161,8 @@ impl Partition {
         }
     }
 
-    /// Checks a page's header and bitmap and puts it on its list.
+    /// Checks a page's header and bitmap. Counts the page, attaches its table, and lists a page with free slots as
+    /// open.
     fn survey_page(
         &mut self,
         local: u32,
@@ -182,8 +184,8 @@ impl Partition {
             }
         }
         let table = self.tables.get(&header.table);
-        // The form of a dropped table is unknown, so its pool decides whether it counts as key-addressed. The restart
-        // plays no more records in either case.
+        // The form of a dropped table is unknown, so the pool of the page decides whether the page counts as
+        // key-addressed. In either case the restart plays no more records.
         let gone = self.pages.pool_of(local) == self.pages.pool_for(true);
         let keyed = table.map_or(gone, |table| table.form.keyed);
         self.pages.mark_keyed(local, keyed);
@@ -197,8 +199,9 @@ impl Partition {
         Ok(())
     }
 
-    /// Enters the rows of all pages. With `entered`, it enters only the rows that have no entry in `entered`. Returns
-    /// false if a page that no record touched has a key without an entry.
+    /// Enters the rows of all pages. If `entered` is given, enters only the rows without an entry there. Returns
+    /// false if `entered` does not fit: a page that no record touched has a key without an entry, or an element has an
+    /// entry.
     fn index_pages(&mut self, entered: Option<&Entered>, stats: &mut IndexStats) -> Result<bool> {
         for local in self.pages.used() {
             if !self.index_page(local, entered, stats)? {
@@ -251,7 +254,7 @@ impl Partition {
     }
 }
 
-/// Returns the slots whose bits are set in one word of a bitmap.
+/// Returns the slots of the set bits in one word of a bitmap.
 fn slots_of(word: usize, mut bits: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = usize::try_from(bits.trailing_zeros()).ok()?;
@@ -262,7 +265,7 @@ fn slots_of(word: usize, mut bits: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Checks the header and the bitmap of a page, which do not depend on any other page.
+/// Checks the header and the bitmap of a page. The result does not depend on any other page.
 ///
 /// # Errors
 /// Fails with `Corrupt`, which names the page, and the slot if there is one.
@@ -284,7 +287,7 @@ pub fn check_page(id: PageId, page: &[u8]) -> Result<PageHeader> {
     Ok(header)
 }
 
-/// Checks one row, and enters it in its index unless it has an entry.
+/// Checks one row. Enters the row in the index, unless `has_entry` says that the sidecar had the row's entry.
 fn index_row(
     pages: &Pages,
     table: &mut Table,

@@ -1,9 +1,9 @@
-//! Rows in slots: composing, placing and freeing them, independently of the index that finds them.
+//! Rows in slots: composing, placing and freeing. This code is independent of the index that finds rows.
 //!
-//! A row is overwritten in place if its slot's class is exactly the class that the new row needs. Otherwise it moves:
-//! it is written to a new slot first, and the caller frees the old slot afterwards. So if memory is refused, no index
-//! has been changed yet. Freeing a slot flips one bit and leaves the slot's content. Keys and elements of a table share
-//! its pages.
+//! A row is overwritten in place if the new row needs exactly the class of the slot. Otherwise the new row is written
+//! to a new slot first, and the caller frees the old slot afterwards. So if memory is refused, no index has been
+//! changed yet. Freeing a slot flips one bit and leaves the slot's content. Keys and elements of a table share its
+//! pages.
 
 use perdura_base::{PageId, Result, TableId};
 use perdura_page::layout::{self, HEADER_BYTES};
@@ -50,7 +50,7 @@ pub struct NewRow<'a> {
     pub hash: KeyHash,
     /// The bytes of the value.
     pub value: &'a [u8],
-    /// The time at which the row expires, if it does.
+    /// The expiry time of the row, if the row expires.
     pub expiry_ms: Option<u64>,
 }
 
@@ -100,8 +100,8 @@ pub(crate) fn compose<'a>(
     Ok(Row::large(key, value.len(), first, new.hash.0, new.expiry_ms).with_kind(new.kind))
 }
 
-/// Writes a row over the old one if the slot's class fits, otherwise to a new slot. The old row's slot and chain are
-/// not freed.
+/// Writes a row. Overwrites the old row if its slot has the right class; otherwise takes a new slot. The old row's
+/// slot and chain are not freed.
 pub(crate) fn place(
     pages: &mut Pages,
     table: &mut Table,
@@ -182,7 +182,7 @@ pub(crate) fn save_bit(pages: &Pages, part: &mut PartUndo, local: u32, slot: usi
     part.save(pages.page(local), local, HEADER_BYTES + slot / 64 * 8, 8);
 }
 
-/// Returns a page of the table and of the slot class that has a free slot.
+/// Returns a page of this table and slot class that has a free slot. Takes a fresh page if no page has a free slot.
 pub(crate) fn open_page(
     pages: &mut Pages,
     table: &mut Table,
@@ -211,7 +211,7 @@ pub(crate) fn open_page(
     Ok(local)
 }
 
-/// Frees a slot. If it was the last taken slot of its page, frees the page too.
+/// Frees a slot. If no other slot of its page is taken, frees the page too.
 pub(crate) fn release_slot(
     pages: &mut Pages,
     table: &mut Table,
@@ -238,7 +238,7 @@ pub(crate) fn release_slot(
     }
 }
 
-/// Puts a page on its open list if it has free slots and is not on that list.
+/// Puts a page with free slots on its open list, unless the list has the page already.
 pub(crate) fn list_open(pages: &mut Pages, table: &mut Table, local: u32, class: SlotClass) {
     let state = pages.state(local);
     if state.free_slots > 0 && state.flags & flag::OPEN == 0 {

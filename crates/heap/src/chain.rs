@@ -1,8 +1,8 @@
 //! Large values: chains of pages. A new value is always written to fresh pages, never as a difference from the old one.
 //!
-//! The content of a chain is the value. If the key is too long for the head, the chain holds the key first. Every page
-//! but the last is full. The head has the length of the chain, so a walk over a damaged chain ends early instead of
-//! running in circles.
+//! The content of a chain is the value. If the key is too long for the row's head, the chain has the key before the
+//! value. Every page but the last is full. The row's head has the length of the chain, so a walk over a damaged chain
+//! ends early instead of running in circles.
 
 use perdura_base::{PageId, Result, TableId};
 use perdura_page::layout::{self, CHAIN_BYTES, HEADER_BYTES};
@@ -13,7 +13,7 @@ use crate::geometry::KeyHash;
 use crate::pages::Pages;
 use crate::undo::PartUndo;
 
-/// A walk over the content of a chain. Its items are a local page and that page's content.
+/// A walk over the pages of a chain. Each item is the local index of a page, and the page's content.
 #[derive(Clone)]
 pub(crate) struct Chain<'a> {
     pages: &'a Pages,
@@ -21,16 +21,17 @@ pub(crate) struct Chain<'a> {
     left: usize,
 }
 
-/// The position of a reader of a value. It is valid until the value is written.
+/// The position of a reader of a value. It is valid until the next write of the value.
 #[derive(Debug, Clone, Copy)]
 pub struct ValueCursor {
-    /// The next page to read, and the number of the content's bytes that remain from its start on.
+    /// The next page to read, and the count of content bytes from that page's start to the chain's end.
     page: Option<(PageId, usize)>,
-    /// The number of bytes already read of that page, or of an inline value.
+    /// The number of content bytes to skip, because they have been read. They begin the page in `page`, or the inline
+    /// value.
     skip: usize,
 }
 
-/// The rest of a value, in pieces of one page each. If the chain is damaged, the pieces end early.
+/// The rest of a value after a cursor, in pieces of one page each. If the chain is damaged, the pieces end early.
 pub struct Pieces<'a> {
     inline: Option<&'a [u8]>,
     chain: Chain<'a>,
@@ -38,7 +39,7 @@ pub struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// Returns the pieces of a row's value from a cursor on.
+    /// Returns the pieces of a row's value that follow a cursor.
     pub(crate) fn new(pages: &'a Pages, row: &Row<'a>, cursor: ValueCursor) -> Pieces<'a> {
         let inline = match row.place {
             Place::Inline { value, .. } => value.get(cursor.skip..),
@@ -142,7 +143,7 @@ impl Pages {
         }
     }
 
-    /// Appends to `out` the `bytes` bytes of a row's chain that begin at `skip`.
+    /// Reads `bytes` bytes of a row's chain, from the offset `skip`, and appends them to `out`.
     pub(crate) fn read_chain(&self, row: &Row<'_>, skip: usize, bytes: usize, out: &mut Vec<u8>) {
         let Place::Large { first, .. } = row.place else {
             return;
@@ -160,7 +161,7 @@ impl Pages {
         }
     }
 
-    /// Returns a cursor at byte `at` of a row's value; at the value's end if `at` is beyond it.
+    /// Returns a cursor at byte `at` of a row's value; at the value's end if `at` is beyond the end.
     pub(crate) fn cursor(&self, row: &Row<'_>, at: usize) -> ValueCursor {
         let at = at.min(row.value_bytes);
         let Place::Large { first, .. } = row.place else {

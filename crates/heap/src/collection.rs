@@ -1,13 +1,13 @@
-//! The indexes of collections. All of them are derived from pages.
+//! The indexes of collections. All indexes are derived from pages.
 //!
-//! Each collection has a hash index of its names (a hash's fields, the members of a set or sorted set). So its length
-//! is known, a scan meets no names of other collections, and a small collection costs little. A sorted set also has an
-//! index in the order of scores. A list has its items in their order, and no hash index. Every change is an [`Edit`],
-//! and every edit returns its inverse. A rollback needs nothing else: it applies the inverses, the latest first, so
-//! positions and ranks are those at the time of the edit.
+//! Each collection has an index of its elements. So its length is known, a scan meets no names of other collections,
+//! and a small collection costs little. Hashes, sets, sorted sets and streams have a hash index of names. Sorted sets
+//! and streams also have an index in the order of scores. A list has its items in order, and no hash index. Every
+//! change is an [`Edit`], and every edit returns its inverse. A rollback needs only the inverses. It applies the latest
+//! inverse first, so each inverse finds the positions and ranks as they were just after its edit.
 //!
-//! Invariants: a collection has each row of its home once. `index_bytes` is the size of the indexes of all collections.
-//! `orphan_rows` counts the rows of the collections on the list of orphans.
+//! Invariants: a collection's index has each of the collection's rows once. `index_bytes` is the size of the indexes of
+//! all collections. `orphan_rows` counts the rows of the collections on the list of orphans.
 
 use std::collections::VecDeque;
 
@@ -30,8 +30,8 @@ pub(crate) enum Index {
     Names(HashIndex),
     /// The index of a list.
     Items(VecDeque<Entry>),
-    /// The indexes of a sorted set, or of a stream. In a stream the score of a part is the place that follows from its
-    /// name.
+    /// The indexes of a sorted set, or of a stream. The score of a stream's part (a row of the stream) is computed
+    /// from the part's name (`place_of`).
     Scores(HashIndex, OrderIndex),
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Collection {
     pub(crate) shape: Shape,
     pub(crate) index: Index,
     pub(crate) owner: Owner,
-    /// The place at which the purge of an orphan continues.
+    /// The place from which the purge of an orphan continues.
     pub(crate) purged: Place,
 }
 
@@ -85,7 +85,7 @@ impl Collection {
         }
     }
 
-    /// Returns the entry and the row of the element with this key; `None` if there is no such element.
+    /// Returns the entry and the row of the element with this key, or `None` if the element does not exist.
     pub(crate) fn find<'a>(
         &self,
         pages: &'a Pages,
@@ -146,7 +146,7 @@ pub(crate) struct Collections {
     salts: Salts,
     map: HashTable<Collection>,
     index_bytes: usize,
-    /// The ids of collections without a header. The purge begins with the last one.
+    /// The ids of collections without an owner. The purge begins with the last id.
     pub(crate) orphans: Vec<CollectionId>,
     orphan_rows: usize,
 }
@@ -183,7 +183,7 @@ impl Collections {
         self.map.iter_mut()
     }
 
-    /// Returns the number of rows of collections on the list of orphans.
+    /// Returns the number of rows in orphaned collections.
     pub(crate) fn orphan_rows(&self) -> usize {
         self.orphan_rows
     }
@@ -242,7 +242,7 @@ impl Collections {
         }
     }
 
-    /// Turns a collection that a header has claimed back into a draft.
+    /// Undoes the claim of a header: the collection is a draft again.
     pub(crate) fn disclaim(&mut self, id: CollectionId) {
         if let Some(collection) = self.get_mut(id) {
             collection.owner = Owner::Draft;
@@ -255,7 +255,8 @@ impl Collections {
         }
     }
 
-    /// Changes the index of a collection. Returns the inverse of the change, or `None` if there is no such collection.
+    /// Changes the index of a collection. Returns the inverse of the change, or `None` if the collection does not
+    /// exist.
     pub(crate) fn edit(&mut self, id: CollectionId, edit: Edit) -> Option<Edit> {
         self.change(id, |collection| collection.edit(edit))
     }
@@ -265,7 +266,7 @@ impl Collections {
         self.change(id, |collection| edits.map(|edit| collection.edit(edit)))
     }
 
-    /// Puts items at an end of a list, one after the other.
+    /// Puts items at an end of a list, in the order of `entries`.
     pub(crate) fn push_items(&mut self, id: CollectionId, end: End, entries: &[Entry]) {
         self.change(id, |collection| {
             if let Index::Items(items) = &mut collection.index {
@@ -295,7 +296,7 @@ impl Collections {
         });
     }
 
-    /// Changes a collection and updates the sums of bytes and rows. Returns `None` if there is no such collection.
+    /// Changes a collection and updates the sums of bytes and rows. Returns `None` if the collection does not exist.
     fn change<R>(
         &mut self,
         id: CollectionId,
@@ -311,7 +312,8 @@ impl Collections {
         Some(result)
     }
 
-    /// Returns the collection with this id, during a restart. If it is new, makes it as an orphan.
+    /// Returns the collection with this id, during a restart. Makes an orphan with this id if the collection does not
+    /// exist.
     pub(crate) fn find_or_make(&mut self, id: CollectionId, shape: Shape) -> &mut Collection {
         let hash = |c: &Collection| mix64(c.id.0);
         let entry = self.map.entry(mix64(id.0), |c| c.id == id, hash);
@@ -320,7 +322,7 @@ impl Collections {
         entry.into_mut()
     }
 
-    /// Puts the collections that no header has claimed on the list of orphans, during a restart.
+    /// Fills the list of orphans during a restart: lists each collection that no header has claimed.
     pub(crate) fn list_orphans(&mut self) {
         if armed(Flaw::OrphansForgotten) {
             return self.recount();

@@ -1,9 +1,9 @@
-//! The end of a transaction: its records are encoded, or its changes are rolled back.
+//! The end of a transaction: records are encoded, or changes are rolled back.
 //!
-//! A page's record is the XOR of its saved ranges with their present bytes. Each record raises the page's update number
-//! by one, so that a restart detects a lost or doubled record. A page whose difference is empty has no record. The
-//! transaction holds the latch from its first save until its group is in the log. So a checkpoint's visit comes before
-//! or after the whole transaction.
+//! The record of a page is the XOR of the saved bytes and the bytes that the page now has in their place. Each record
+//! raises the page's update number by one, so that a restart detects a lost or doubled record. A page with an empty
+//! difference has no record. The transaction holds the latch from the first save until the group is in the log. So a
+//! checkpoint visits a page before or after the whole transaction.
 //!
 //! # Source
 //! Differential logging, algorithm 1. Here it runs at commit, under the partition's latch.
@@ -21,7 +21,8 @@ use crate::pages::{DIRTY_BOTH, flag};
 use crate::partition::Partition;
 use crate::undo::{Mark, PartUndo, Save, Undo};
 
-/// Returns whether any saved ranges overlap. The saves are in the order of their offsets.
+/// Returns whether any saved ranges overlap. `saves` are indexes into `part.saves`, in the order of the ranges'
+/// offsets.
 fn meet(part: &PartUndo, saves: &[usize]) -> bool {
     let range = |i: usize| part.saves[i].range();
     saves
@@ -29,8 +30,8 @@ fn meet(part: &PartUndo, saves: &[usize]) -> bool {
         .any(|pair| range(pair[0]).end > range(pair[1]).start)
 }
 
-/// Returns the saves of a page in the order of their offsets, without those whose bytes an older save also holds. The
-/// omitted saves are moved to the end of the slice.
+/// Returns the saved ranges of a page, in the order of their offsets. Omits a range that lies in an older range. The
+/// omitted ranges are moved to the end of the slice.
 fn oldest<'a>(part: &PartUndo, saves: &'a mut [usize]) -> &'a mut [usize] {
     let mut kept = 0;
     for i in 0..saves.len() {
@@ -46,8 +47,8 @@ fn oldest<'a>(part: &PartUndo, saves: &'a mut [usize]) -> &'a mut [usize] {
     &mut saves[..kept]
 }
 
-/// Appends the difference of a page to the group. The saves are in the order of their offsets. Returns the number of
-/// fragments.
+/// Appends to the group the difference between a page's saved bytes and its present bytes. `saves` are in the order of
+/// the saved ranges' offsets. Returns the number of fragments.
 fn difference(part: &PartUndo, saves: &mut [usize], page: &[u8], group: &mut GroupBuilder) -> u32 {
     let mut overlap = meet(part, saves);
     let mut saves = saves;
@@ -87,8 +88,8 @@ fn difference(part: &PartUndo, saves: &mut [usize], page: &[u8], group: &mut Gro
 
 impl Partition {
     /// Appends this partition's records of a transaction that commits. Computes the differences, raises the update
-    /// numbers, and marks the pages dirty for both image slots. The caller calls it once, after the transaction's last
-    /// change.
+    /// numbers, and marks the pages dirty for each image slot. The caller makes this call once, after the transaction's
+    /// last change.
     pub fn encode(&mut self, undo: &Undo, group: &mut GroupBuilder) {
         let Some(part) = undo.part(self.id()) else {
             return;
@@ -97,7 +98,8 @@ impl Partition {
         order.clear();
         order.extend(0..part.saves.len());
         if part.is_keyed() {
-            // No page of a key-addressed table has a record. Only pages that an open cut needs have bytes to keep.
+            // Pages of key-addressed tables have no records. But if an open cut needs a page, the page's overwritten
+            // bytes are kept.
             order.retain(|i| self.is_kept_for_cuts(part.saves[*i].local));
             order.sort_unstable_by_key(|i| (part.saves[*i].local, *i));
             for of_page in order.chunk_by(|a, b| part.saves[*a].local == part.saves[*b].local) {
@@ -113,7 +115,7 @@ impl Partition {
         group.order = order;
     }
 
-    /// Marks the pages that a transaction changed as dirty, in a key-addressed table, whose pages have no records.
+    /// Marks as dirty the pages that a transaction changed. They belong to key-addressed tables and have no records.
     fn mark_changed(&mut self, part: &PartUndo) {
         for save in &part.saves {
             debug_assert!(

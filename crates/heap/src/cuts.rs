@@ -1,21 +1,24 @@
-//! Cuts: instants between transactions at which all pages are seen together, while writers continue.
+//! Cuts: instants between transactions. A cut shows all pages as they were at its instant, while writers continue.
 //!
 //! Making a cut takes all latches in ascending order, so no transaction is half done. The cut notes every partition's
 //! sequence number and its number of pages in use, and releases the latches. From then on, until the cut is closed,
-//! commits keep the bytes that it needs (`kept`). Cuts have ascending numbers, and several may be open: at most one cut
-//! of a checkpoint, and any number of snapshots of users.
+//! commits keep the bytes that the cut needs (`kept`). Cuts have ascending numbers, and several may be open: at most
+//! one cut of a checkpoint, and any number of snapshots of users.
 //!
-//! A *checkpoint's* cut also decides by tag which changes of each page its image contains. The closure that runs under
-//! the latches publishes `G := k`. The first commit that changes a page with an older epoch assigns `epoch := k` to it
-//! before its records are encoded, as the visit of a fuzzy sweep would. So a record is in image k exactly if its tag is
-//! below k, whether a commit or a visit assigned the epoch. Two kinds of pages need no kept bytes: a page that the
-//! slot's image already holds as it was at the cut, and a page that has been visited.
+//! A *checkpoint's* cut also decides, by the tags of records, which changes of a page the image contains. [`Heap::cut`]
+//! runs a closure while it holds all latches. The closure sets `G`, the heap's checkpoint epoch, to the cut's epoch k.
+//! The first commit that changes a page with an older epoch sets the page's epoch to k, as the visit of a fuzzy sweep
+//! would. The commit does so before it encodes the page's record. So a record is in image k exactly if its tag is below
+//! k, whether a commit or a visit assigned the epoch. This cut needs no kept bytes of a page that the checkpoint has
+//! visited. It needs none either if the image in the checkpoint's slot already contains the page's state at the cut.
 //!
-//! A *snapshot's* cut takes no checkpoint number and does not change `G`. If `G` rose during a fuzzy sweep, pages born
-//! after that would have an epoch as if they were born after the sweep.
+//! A *snapshot's* cut takes no checkpoint number and does not change `G`. A change of `G` during a fuzzy sweep would do
+//! harm. A page first used between this change and the end of the sweep would get the epoch of a page first used after
+//! the sweep.
 //!
-//! A cut ends when its [`Cut`] is dropped, possibly by a thread that holds a latch. So a partition whose latch is not
-//! free at that moment closes the cut at its next commit, visit or cut.
+//! Dropping the [`Cut`] ends the cut. The dropping thread may hold a latch, so it does not wait for latches. A
+//! partition whose latch is held closes the ended cut later: at the next commit or visit there, or when the next cut is
+//! made.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), section II-C: the asynchronous, transaction-consistent checkpoint.
@@ -45,9 +48,9 @@ pub(crate) use open::{AtCut, CutState, Cuts};
 /// The purpose of a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
-    /// Checkpoint `k` into a slot.
+    /// A checkpoint that writes the image in a slot.
     Checkpoint {
-        /// The number of the checkpoint, which the closure publishes.
+        /// The checkpoint epoch. The closure that runs under the latches publishes it.
         k: CkptEpoch,
         /// The slot of the image that the checkpoint writes.
         slot: ImageSlot,
@@ -59,14 +62,14 @@ pub enum Reader {
 /// The form in which a checkpoint's cut keeps the pages of key-addressed tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SnapshotMode {
-    /// Byte ranges, like those of all other pages.
+    /// Byte ranges, as for all other pages.
     #[default]
     Pages,
-    /// The form of the paper: three bits for each slot, and copies of the rows that are overwritten.
+    /// The form of paper 001: three bits for each slot, and copies of the rows that are overwritten.
     Rows,
 }
 
-/// An open cut. Dropping it closes it.
+/// An open cut. Dropping this value ends the cut.
 pub struct Cut {
     heap: Arc<Heap>,
     number: u64,
@@ -81,7 +84,7 @@ impl std::fmt::Debug for Cut {
 }
 
 impl Cut {
-    /// Returns the number of the cut; later cuts have higher numbers.
+    /// Returns the sequence number of the cut; later cuts have higher numbers.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
@@ -108,7 +111,7 @@ impl Cut {
 
 #[cfg(feature = "flaws")]
 impl Cut {
-    /// Opens the cut in one partition: the seeded bug of cutting one partition after the other.
+    /// Opens the cut in one partition. A seeded bug uses this to cut the partitions at different times.
     pub fn open_late(&mut self, id: PartitionId, reader: Reader) {
         let mut part = self.heap.lock(id);
         self.pseq[usize::from(id.0)] = part.pseq();
@@ -129,8 +132,8 @@ impl Partition {
         self.cuts.is_open() && self.cuts.is_due(local, self.pages.page(local))
     }
 
-    /// Keeps the bytes of a page that a commit has overwritten, for open cuts. `saves` are the indexes of the page's
-    /// saves. The caller calls it for every page that a commit has changed, before reading the page's epoch.
+    /// Keeps, for open cuts, the bytes that a commit has overwritten in a page. `saves` are the indexes of the page's
+    /// saves. The caller makes this call for every page that a commit has changed, before it reads the page's epoch.
     pub(crate) fn keep(&mut self, part: &PartUndo, saves: &[usize]) {
         if !self.is_kept_for_cuts(part.saves[saves[0]].local) {
             return;
@@ -157,8 +160,8 @@ impl Partition {
 }
 
 impl Heap {
-    /// Makes a cut: runs `mark` while all latches are held, and opens the cut in every partition. For a checkpoint
-    /// `mark` publishes its number.
+    /// Makes a cut: runs `mark` while all latches are held, and opens the cut in every partition. For a
+    /// checkpoint, `mark` publishes the checkpoint's epoch.
     pub fn cut<T>(self: &Arc<Self>, reader: Reader, mark: impl FnOnce() -> T) -> (Cut, T) {
         let mut parts: Vec<PartitionGuard<'_>> = (0..self.geometry().partitions)
             .map(|id| self.lock(PartitionId(id)))
@@ -207,14 +210,15 @@ impl Heap {
         self.cuts.typed.load(Ordering::SeqCst)
     }
 
-    /// Returns whether the bytes kept for cuts exceed a quarter of the memory in use. New writers then wait.
+    /// Returns whether the bytes kept for cuts exceed their [bound](crate::memory::KeptBound). New writers then wait.
     #[must_use]
     pub fn kept_over_bound(&self) -> bool {
         self.memory().is_kept_over_bound()
     }
 
-    /// Visits at most `max` pages that have changed since the checkpoint's cut, in the partition that keeps the most
-    /// bytes. This frees the memory kept for them. Returns the partition; `None` if there are no such pages.
+    /// Visits at most `max` pages of one partition: the partition that keeps the most bytes for cuts. Visits only pages
+    /// changed since the checkpoint's cut, and so frees the memory kept for these pages. Returns the partition, or
+    /// `None` if no changed page is left to visit.
     pub fn visit_kept(
         &self,
         max: usize,
@@ -252,7 +256,7 @@ impl Heap {
         }
     }
 
-    /// Closes cuts that have ended, in the partitions whose latches are free.
+    /// Closes ended cuts in the partitions with free latches.
     fn close_ended(&self) {
         for id in (0..self.geometry().partitions).map(PartitionId) {
             if let Some(mut part) = self.try_lock(id) {

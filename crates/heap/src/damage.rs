@@ -5,7 +5,7 @@ use perdura_page::layout::PAGE_BYTES;
 
 use crate::pages::Pages;
 
-/// Returns the error for damage in a partition's local page, and in its slot if one is given.
+/// Returns the error for damage in a local page, or in a slot of that page if `slot` is given.
 pub(crate) fn damaged(
     pages: &Pages,
     local: u32,
@@ -16,7 +16,7 @@ pub(crate) fn damaged(
     damage_in(pages.page_id(local), slot, expected, found)
 }
 
-/// Returns the error for damage in a page, and in its slot if one is given.
+/// Returns the error for damage in a page, or in a slot of that page if `slot` is given.
 pub(crate) fn damage_in(page: PageId, slot: Option<usize>, expected: &str, found: &str) -> Error {
     let place = slot.map_or(format!("page {page}"), |slot| {
         format!("page {page} slot {slot}")

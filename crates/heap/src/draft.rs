@@ -1,13 +1,14 @@
 //! Collections that are built before a key names them.
 //!
-//! If one transaction wrote a big collection whole, every other client would have to wait. So several transactions, one
-//! after the other, fill a *draft*: a collection without a header. The last one writes the header. Until then the draft
-//! can be reached only through its [`Draft`]. Commit epochs are monotone, so if the header is durable, all elements
-//! are. A crash before that leaves rows that no header names. The restart lists them as orphans.
+//! If one transaction wrote a whole big collection, every other client would have to wait. So several transactions in
+//! sequence fill a *draft*: a collection without a header. The last transaction writes the header. Until then the draft
+//! can be reached only through its [`Draft`]. Commit epochs are monotone, so if the header is durable, all elements are
+//! durable too. A crash before the header is durable leaves rows that no header names. The restart lists them as
+//! orphans.
 //!
 //! Drafts are recorded only in memory, like orphans, and an empty draft has no row. So a rollback of the transaction
-//! that calls [`begin`](Draft::begin) does not remove the draft. A rollback does undo the elements that the transaction
-//! added to the draft, and its [naming](Partition::claim_draft).
+//! that calls [`begin`](Draft::begin) does not remove the draft. A rollback does undo the elements that the
+//! transaction added to the draft, and the [naming](Partition::claim_draft) of the draft.
 
 use std::sync::Arc;
 
@@ -22,8 +23,8 @@ use crate::ops::Op;
 use crate::partition::Partition;
 use crate::undo::Undo;
 
-/// A collection that no key names yet. Dropping it makes the collection an orphan, unless a committed transaction has
-/// named it. It may be dropped at any time, also within a transaction.
+/// A collection that no key names yet. Dropping this value makes the collection an orphan, unless a committed
+/// transaction has named the collection. The value may be dropped at any time, even during a transaction.
 pub struct Draft {
     heap: Arc<Heap>,
     table: TableId,
@@ -74,7 +75,8 @@ impl Draft {
         self.table
     }
 
-    /// Returns the home of the draft's elements. The verbs for a collection's elements accept it.
+    /// Returns the home of the draft's elements. The functions that read or change a collection's elements accept this
+    /// home.
     #[must_use]
     pub fn home(&self) -> Home {
         self.home
@@ -89,8 +91,8 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // This thread may hold the latch, and the naming may still be rolled back. In that case the draft is kept for
-        // later.
+        // If the latch is held, perhaps by this thread, a naming of the draft may still be rolled back. Then the draft
+        // is left to `settle_drafts`.
         match self.heap.try_lock(self.home.partition) {
             Some(mut partition) => partition.abandon_draft(self.table, self.home.id),
             None => self.heap.abandoned.lock().push((self.table, self.home)),
@@ -99,8 +101,7 @@ impl Drop for Draft {
 }
 
 impl Heap {
-    /// Makes orphans of the drafts that were dropped while their partition was latched. Takes the
-    /// latches one by one.
+    /// Ends the drafts dropped while their partition was latched. Takes the latches one by one.
     pub fn settle_drafts(&self) {
         let dropped = std::mem::take(&mut *self.abandoned.lock());
         for (table, home) in dropped {
@@ -131,7 +132,7 @@ impl Partition {
         }
     }
 
-    /// Makes an orphan of a collection if it is a draft; removes the draft if it is empty.
+    /// Ends the draft with this id, if there is one: removes an empty draft, and makes any other draft an orphan.
     fn abandon_draft(&mut self, table: TableId, id: CollectionId) {
         if !self.is_draft(table, id) || armed(Flaw::DraftForgotten) {
             return;
@@ -146,7 +147,7 @@ impl Partition {
         }
     }
 
-    /// Returns the number of elements of drafts of a table.
+    /// Returns the number of elements in a table's drafts.
     #[must_use]
     pub fn draft_rows(&self, table: TableId) -> u64 {
         let Some(table) = self.tables.get(&table) else {

@@ -9,11 +9,11 @@ pub(crate) enum Edit {
     Add(Entry),
     /// A name was removed.
     Remove(Entry),
-    /// An item was put before the item at this place.
+    /// An item was put before the item at this index.
     ItemAdd(usize, Entry),
-    /// The item at this place was removed.
+    /// The item at this index was removed.
     ItemRemove(usize),
-    /// The item at this place was moved to another slot.
+    /// The row of the item at this index moved to a new slot.
     ItemMove(usize, Entry),
     /// A member was added with this rank and score.
     ScoreAdd(u64, f64, Entry),

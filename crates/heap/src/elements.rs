@@ -17,7 +17,7 @@ use crate::pages::Pages;
 use crate::row_ref::RowRef;
 use crate::scan::scan_places;
 
-/// The elements of one collection. It borrows the latched partition.
+/// A reader of one collection's elements. It borrows the latched partition.
 #[derive(Clone, Copy)]
 pub struct Elements<'a> {
     pages: &'a Pages,
@@ -47,7 +47,7 @@ impl<'a> Elements<'a> {
         self.len() == 0
     }
 
-    /// Returns the field or member of this name; `None` if it does not exist, or if the collection is a list.
+    /// Returns the field or member of this name, or `None` if the name is unknown or the collection is a list.
     #[must_use]
     pub fn get(&self, field: &[u8]) -> Option<RowRef<'a>> {
         let key = ElementKey::named(self.collection.id, field);
@@ -73,10 +73,10 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Returns about `count` fields or members in hash order from a cursor on, and the cursor for the next call. A scan
-    /// begins with cursor 0, and a returned 0 means the end. An element that exists during the whole scan is returned
-    /// at least once, whatever changes otherwise; it may be returned twice. A call that meets many empty places may
-    /// return no element. A scan of a list returns nothing.
+    /// Returns about `count` fields or members, in hash order, beginning at a cursor. Also returns the cursor for the
+    /// next call. A scan begins with cursor 0, and a returned 0 means the end. An element that exists during the whole
+    /// scan is returned at least once, even if other elements change. It may be returned twice. A call that meets many
+    /// empty places may return no element. A scan of a list returns nothing.
     #[must_use]
     pub fn scan(&self, cursor: u64, count: usize) -> (Vec<RowRef<'a>>, u64) {
         let Some((names, from)) = self.collection.names().zip(u32::try_from(cursor).ok()) else {
@@ -109,7 +109,7 @@ impl<'a> Elements<'a> {
         row(self.pages, entry)
     }
 
-    /// Returns the items of a list from index `from` to before index `to`.
+    /// Returns a list's items from index `from` up to, but not including, index `to`.
     #[must_use]
     pub fn items(
         &self,
@@ -129,7 +129,7 @@ impl<'a> Elements<'a> {
         entries.filter_map(move |entry| row(pages, *entry))
     }
 
-    /// Returns the number of members before this one; `None` if the member does not exist.
+    /// Returns the number of members before `member`; `None` if `member` does not exist.
     #[must_use]
     pub fn rank(&self, member: &[u8]) -> Option<u64> {
         let Index::Scores(_, order) = &self.collection.index else {
@@ -141,8 +141,8 @@ impl<'a> Elements<'a> {
         Some(rank)
     }
 
-    /// Returns the number of parts of a stream whose names are before `name`, which need not exist. A row is read only
-    /// to compare names that have the same score.
+    /// Returns the number of parts of a stream that come before `name`. The part `name` need not exist. A row is read
+    /// only to compare names with equal scores.
     #[must_use]
     pub fn names_before(&self, name: &[u8]) -> u64 {
         match &self.collection.index {
@@ -153,8 +153,8 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Returns the number of members for which `pred` holds. `pred` must hold for a prefix of the order and for no
-    /// other member. Each call of `pred` reads a row.
+    /// Returns the number of members that `pred` accepts. `pred` must accept a prefix of the order, and refuse all
+    /// later members. Each call of `pred` reads a row.
     #[must_use]
     pub fn partition_point(&self, mut pred: impl FnMut(f64, &RowRef<'a>) -> bool) -> u64 {
         match &self.collection.index {
@@ -174,7 +174,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// Returns the members from rank `from` to before rank `to`, with their scores.
+    /// Returns the members from rank `from` up to, but not including, rank `to`. Each comes with its score.
     #[must_use]
     pub fn range(
         &self,
@@ -240,7 +240,7 @@ pub(crate) fn rank_of(pages: &Pages, order: &OrderIndex, score: f64, field: &[u8
     partition_at(pages, order, score, field).0
 }
 
-/// Returns the number of members that come before this score and name, and the first member that does not.
+/// Returns the number of members before this score and name, and the next member.
 fn partition_at(
     pages: &Pages,
     order: &OrderIndex,

@@ -1,9 +1,9 @@
 //! The entry of an index: the place of a row.
 //!
-//! An entry is eight bytes: 30 bits of the key's hash, 24 of the local page, 10 of the slot. The
-//! partition is chosen by the hash's *top* bits and the entry keeps its *low* ones, so that both
-//! choices are independent. An index can grow without looking at a row, because the place of an
-//! entry follows from the entry alone. Keys are compared in the page.
+//! An entry is eight bytes: 30 bits of the key's hash, 24 bits for the local page, 10 bits for the slot. The hash's
+//! *top* bits choose the partition, and the entry keeps the hash's *low* bits. So the position of an entry in an index
+//! does not depend on the partition. The position is computed from the entry alone, so an index can grow without
+//! reading a row. Keys are compared in the page.
 
 use perdura_base::checksum::mix64;
 
@@ -41,8 +41,8 @@ impl Entry {
     }
 
     /// Returns the hash that places the entry in an index with this salt: the entry's 30 hash bits, spread over 64. The
-    /// salt is mixed in *before* the bits are spread. If it were added afterwards, the order of one index would be a
-    /// rotation of the order of another, and would still fill that other index in clusters.
+    /// salt is mixed in *before* the bits are spread. If it were added afterwards, the orders of two indexes would
+    /// differ only by a rotation. Entries in the order of one index would then fill the second index in clusters.
     pub(crate) fn spread(self, salt: u64) -> u64 {
         mix64(self.0 >> (LOCAL_BITS + SLOT_BITS) ^ salt)
     }

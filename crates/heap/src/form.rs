@@ -1,22 +1,22 @@
-//! The properties of a table that the layer above gives to the heap. They are the secondary indexes of its rows, the
-//! way a row's partition is chosen, and whether its pages are logged.
+//! The properties of a table that the layer above gives to the heap. They are the secondary indexes, the choice of a
+//! row's partition, and the logging of pages.
 //!
-//! The heap does not interpret rows. A layer whose rows have columns implements [`Derive`], which returns a row's keys
-//! in the secondary indexes of its table.
+//! The heap does not interpret rows. A layer with columns implements [`Derive`]. `Derive` returns a row's keys in the
+//! table's secondary indexes.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 /// Derives the keys of secondary indexes from rows.
 ///
-/// It must be a pure function: the same row has the same keys at any time. Otherwise the key derived when a row is
-/// removed would not find the row's entry.
+/// [`index_key`](Self::index_key) must be a pure function: an unchanged row must always have unchanged keys. Otherwise
+/// the key derived when a row is removed would not find the row's entry.
 pub trait Derive: Send + Sync + Debug {
     /// Returns the number of secondary indexes.
     fn indexes(&self) -> usize;
 
-    /// Appends the key of a row in an index. The index is in the order of the key's bytes. No key of the index may be a
-    /// prefix of another, because the heap appends the row's primary key to it.
+    /// Appends the key under which an index lists a row. The index is in the order of the bytes of these keys. A key of
+    /// the index must not be a prefix of another key, because the heap appends the row's primary key.
     fn index_key(&self, index: usize, key: &[u8], value: &[u8], out: &mut Vec<u8>);
 }
 
@@ -25,11 +25,11 @@ pub trait Derive: Send + Sync + Debug {
 pub struct TableForm {
     /// True if the table also has an index in the order of the bytes of its keys.
     pub ordered: bool,
-    /// True if the table's log records name keys. Its pages then have no log records.
+    /// True if the table is key-addressed: log records name keys, and pages have no log records.
     pub keyed: bool,
-    /// True if the caller chooses a row's partition; otherwise the hash of its key does.
+    /// True if the caller chooses a row's partition; otherwise the hash of the row's key decides.
     pub placed: bool,
-    /// Its secondary indexes.
+    /// The derivation of the table's secondary indexes; `None`: the table has none.
     pub derive: Option<Arc<dyn Derive>>,
 }
 
@@ -56,11 +56,11 @@ impl From<bool> for TableForm {
     }
 }
 
-/// An index that has an order.
+/// An ordered index of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
     /// The index by the table's keys.
     Primary,
-    /// A secondary index.
+    /// The secondary index with this number.
     Secondary(usize),
 }

@@ -1,12 +1,12 @@
 //! Building collections from their rows at a restart.
 //!
-//! Elements are entered in their collection in the order in which pages are read. When all have been entered, items are
-//! sorted by their labels and members by score and name. A collection's header may be in another partition. So headers
-//! are noted, and compared with the collections when every partition has been built. A collection that no header names
-//! is an orphan.
+//! A restart enters elements in collections while it reads pages, in the order of the pages. After the last page, items
+//! are sorted by label, and members by score and name. A collection and its header may lie in two partitions. So
+//! headers are noted, and compared with the collections when every partition has been built. A collection that no
+//! header names is an orphan.
 //!
-//! Invariants: an element is in its collection once; labels are distinct; scores are numbers. A header names a
-//! collection of the header's shape that has elements and that no other header names.
+//! Invariants: an element is in its collection once; labels are distinct; scores are numbers. The collection that a
+//! header names has elements and the header's shape. Two headers never name the same collection.
 
 use std::cmp::Ordering;
 
@@ -142,12 +142,12 @@ fn order_collection(pages: &Pages, collection: &mut Collection) -> Result<()> {
 }
 
 impl Heap {
-    /// Compares the headers that a restart has found with the collections that they name. All partitions must have been
-    /// built. Lists the collections that no header names. Returns the number of orphans.
+    /// Compares the headers found by a restart with the collections that the headers name. All partitions must have
+    /// been built. Puts the collections that no header names on the lists of orphans. Returns the number of orphans.
     ///
     /// # Errors
-    /// Fails with `Corrupt` if a header's collection has no rows, has another header too, or is of another shape. The
-    /// error names the header's page and slot.
+    /// Fails with `Corrupt` if a header's collection has no rows, has a second header, or has a wrong shape. The error
+    /// names the header's page and slot.
     pub fn settle_collections(&self) -> Result<u64> {
         let ids = || (0..self.geometry().partitions).map(PartitionId);
         let mut headers: Vec<FoundHeader> = Vec::new();

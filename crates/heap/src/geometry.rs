@@ -1,7 +1,7 @@
-//! The assignment of keys and pages to partitions. It is arithmetic that is fixed when a database is made.
+//! The assignment of keys and pages to partitions. The arithmetic is fixed when a database is made.
 //!
-//! The top bits of a key's hash choose its partition; other bits choose its place in an index. [`Chunks`] assigns pages
-//! to partitions.
+//! The top bits of a key's hash choose the key's partition. Lower bits choose the place in an index. [`Chunks`] assigns
+//! pages to partitions.
 
 use perdura_base::checksum::{hash64, mix64};
 use perdura_base::cursor::{Reader, Writer};
@@ -14,7 +14,7 @@ use perdura_page::{Chunks, CollectionId};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct KeyHash(pub u64);
 
-/// The properties that are fixed when a database is made.
+/// The properties fixed at the creation of a database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
     /// The number of virtual partitions: a power of two, at most 256.
@@ -25,9 +25,8 @@ pub struct Geometry {
     pub hash_seed: u64,
 }
 
-/// The salts that make the order of entries differ from index to index. Without them, rows that are read in the order
-/// of one index and written to another would arrive in that index's order. They would then fill a growing array from
-/// one end, each behind all entries before it.
+/// The salts that make the order of entries differ from index to index. Without salts, all indexes would be in one
+/// order. Copying rows from one index to a second index would then fill a growing array from one end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Salts {
     keys: u64,
@@ -35,14 +34,14 @@ pub(crate) struct Salts {
 }
 
 impl Salts {
-    /// Returns the salt of an index of keys. All tables of a partition have the same salt: a cursor stays valid when
-    /// two databases have swapped their contents.
+    /// Returns the salt of an index of keys. All tables of a partition have the same salt, so that a cursor stays valid
+    /// when two databases swap their contents.
     pub(crate) fn of_keys(self) -> u64 {
         self.keys
     }
 
-    /// Returns the salt of the index of a collection's names. It depends on the collection's id in its home, which does
-    /// not change when the key is renamed. A partition assigns ids across all its tables.
+    /// Returns the salt of the index of a collection's names. It depends on the collection's id, which a rename of the
+    /// key does not change. A partition never has two collections with the same id, even in different tables.
     pub(crate) fn of_collection(self, id: CollectionId) -> u64 {
         mix64(self.collections ^ id.0)
     }
@@ -52,7 +51,7 @@ impl Geometry {
     /// The tag of the anchor's section that holds the geometry (docs/formats/anchor.md).
     pub const SECTION: [u8; 4] = *b"GEOM";
 
-    /// Returns the section's payload.
+    /// Returns the payload of the anchor's section.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
@@ -63,7 +62,7 @@ impl Geometry {
         out
     }
 
-    /// Reads the section's payload; `None` if [`encode`](Self::encode) could not have written it.
+    /// Reads the payload of the anchor's section; `None` if [`encode`](Self::encode) could not have written it.
     #[must_use]
     pub fn decode(payload: &[u8]) -> Option<Geometry> {
         let mut r = Reader::new(payload);
@@ -86,8 +85,8 @@ impl Geometry {
         KeyHash(hash64(self.hash_seed, key))
     }
 
-    /// Returns the hash of a key whose partition the caller has chosen. The top bits are the partition's number, and
-    /// the other bits are those of [`hash`](Self::hash).
+    /// Returns the hash of a key in a partition that the caller has chosen. The top bits are the partition's number.
+    /// The lower bits are taken from [`hash`](Self::hash).
     #[must_use]
     pub fn hash_in(&self, partition: PartitionId, key: &[u8]) -> KeyHash {
         debug_assert!(

@@ -1,20 +1,20 @@
 //! The log records of one transaction, laid out as a group.
 //!
-//! Records are collected partition by partition. Each tag is written relative to the highest tag, so the layout waits
-//! until all records are known. The layout is in `docs/formats/record.md`.
+//! Records are collected partition by partition. The tag (checkpoint epoch) of each record is written relative to the
+//! highest tag, so the layout waits until all records are known. The layout is in `docs/formats/record.md`.
 
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, PartitionId, PartitionSet};
 use perdura_page::diff::FragmentWriter;
 use perdura_page::record::{RecordHead, encode_group_head, encode_record_head};
 
-/// The size of a group's records, in bytes, above which passing on its parts is cheaper than copying them.
+/// The size of a group's records, in bytes, above which a list of parts is cheaper than a copy of the records.
 const LARGE_BYTES: usize = 64 * 1024;
 
 /// A builder that collects the records of one transaction and lays them out as a group payload.
 #[derive(Default)]
 pub struct GroupBuilder {
-    /// The head of each record, and the end of its fragments in `body`.
+    /// The head of each record, and the offset in `body` at which the record's fragments end.
     records: Vec<(RecordHead, usize)>,
     body: Vec<u8>,
     out: Vec<u8>,
@@ -41,7 +41,7 @@ impl GroupBuilder {
         self.tag_max = CkptEpoch(0);
     }
 
-    /// Lays out the payload; empty if no page changed.
+    /// Lays out the payload and returns it; it is empty if no page changed.
     pub fn finish(&mut self) -> &[u8] {
         self.out.clear();
         if self.records.is_empty() {
@@ -58,7 +58,8 @@ impl GroupBuilder {
         &self.out
     }
 
-    /// Returns whether the payload is so large that it should be passed on by [`parts`](Self::parts).
+    /// Returns whether the payload is so large that the caller should use [`parts`](Self::parts) and not
+    /// [`finish`](Self::finish).
     #[must_use]
     pub fn is_large(&self) -> bool {
         self.body.len() > LARGE_BYTES

@@ -1,27 +1,29 @@
 //! The hash index: arrays of eight-byte entries, one for each range of hashes.
 //!
-//! A lookup of a random key waits for memory, so its cost is the number of cache lines that it needs one after the
-//! other. A table with separate control bytes needs two lines and then the row's. Here the entry has enough bits of the
-//! hash to reject other keys, so that one line and then the row's suffice. An array that is four fifths full grows by
-//! half. It takes ten to fifteen bytes per row.
+//! A lookup of a random key waits for memory. So the cost of a lookup is the number of cache lines needed in sequence.
+//! A table with separate control bytes needs two lines and then the row's line. Here an entry has enough bits of the
+//! hash to reject wrong keys, so one line and then the row's line suffice. An array that is four fifths full grows by
+//! half. An array takes ten to fifteen bytes per row.
 //!
-//! No step of growth is long. An array that would have more than `RANGE_PLACES` places is cut in two instead, each for
-//! half of its hashes. A directory finds a hash's array by its top bits (extendible hashing: Fagin, Nievergelt,
-//! Pippenger and Strong, 1979). The two halves get unequal room, and so do the arrays of an index that is built at
-//! once. The reason is that hashes are evenly distributed: arrays with equal room would all be full at the same time. A
-//! small index is one array without a directory.
+//! No step of growth is long. An array that would have more than `RANGE_PLACES` places is cut into two arrays instead,
+//! each for half of the hashes. A directory finds the array by the top bits of a hash (extendible hashing: Fagin,
+//! Nievergelt, Pippenger and Strong, 1979). The two arrays get different numbers of places, and so do the arrays of an
+//! index that is built in one step. Hashes are evenly distributed, so equally large arrays would all become full at the
+//! same time. A small index is one array without a directory.
 //!
-//! Places are in the order of the spread hash. This makes cursors possible. It also makes an array sensitive to entries
-//! that are inserted or removed in that order: one part of it becomes crowded and another one empty. So each index
-//! spreads hashes by a *salt*, and the order of one index is random in another. One case remains: a client that removes
-//! or adds names in exactly the order in which a scan of the same index returned them. The array then grows, or is cut,
-//! before it is full, up to `SPARSE_MAX` places an entry. It is not made smaller as long as that would crowd it.
+//! Places are in the order of the spread hash. This makes cursors possible. But insertions or removals in that order
+//! make one part of an array crowded and leave the rest empty. So each index spreads hashes by a *salt*. The order of
+//! one index then looks random to any other index. Only one order still does harm: a client adds or removes names in
+//! exactly the order in which a scan of this index returns them. The array then becomes crowded before it is full, and
+//! so it grows or is cut early. It gets at most `SPARSE_MAX` places for each entry. It does not shrink while a smaller
+//! array would be crowded.
 //!
-//! The index can also keep the second of each entry's last [access](crate::accesses), which moves with the entry.
+//! The index can also keep the time of each entry's last [access](crate::accesses), in seconds. The time moves with the
+//! entry.
 //!
-//! Invariants: the ranges follow each other and cover all hashes. For each value of the top bits, the directory has the
-//! number of the range with these hashes. An entry is in the range of its hash. The invariants of an array are in
-//! `range`.
+//! Invariants: the ranges are adjacent and cover all hashes. For each value of the top bits, the directory has the
+//! position in `ranges` of the range with these hashes. An entry is in the range of its hash. The invariants of an
+//! array are in `range`.
 
 mod grow;
 mod range;
@@ -39,7 +41,7 @@ pub(crate) use range::Range;
 const RANGE_PLACES: usize = 32 << 10;
 
 /// The place of an entry. It is valid until the next insertion or removal. Places are in the order of the hashes,
-/// except for entries that were pushed around the end of their array.
+/// except for entries that wrapped around the end of their array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     range: u32,
@@ -89,12 +91,14 @@ enum Ranges {
 struct Many {
     /// The ranges, in the order of their hashes.
     ranges: Vec<Range>,
-    /// The number of the range that contains a hash, indexed by the top `depth` bits of the hash.
+    /// The position in `ranges` of the range that contains a hash, indexed by the top `depth` bits of the hash.
     directory: Vec<u32>,
     depth: u8,
-    /// The sums of the entries and of the places of all ranges, and the number of places of the widest range.
+    /// The number of entries in all ranges.
     len: usize,
+    /// The number of places in all ranges.
     places: usize,
+    /// The number of places in the range with the most places.
     widest: usize,
 }
 
@@ -116,7 +120,7 @@ impl HashIndex {
         }
     }
 
-    /// Returns the salt that spreads its hashes.
+    /// Returns the salt that spreads this index's hashes.
     pub(crate) fn salt(&self) -> u64 {
         self.salt
     }
@@ -128,13 +132,13 @@ impl HashIndex {
         }
     }
 
-    /// Returns the range that has a spread hash.
+    /// Returns the range of a spread hash.
     #[inline]
     pub(crate) fn range_of(&self, spread: u64) -> &Range {
         self.range(spread).1
     }
 
-    /// Returns the range that has a spread hash, and its number.
+    /// Returns the range of a spread hash, and the range's position in `ranges`.
     #[inline]
     fn range(&self, spread: u64) -> (usize, &Range) {
         match &self.ranges {
@@ -157,8 +161,8 @@ impl HashIndex {
         }
     }
 
-    /// Counts an entry that was inserted into or removed from an index of many ranges. An index of one range counts by
-    /// itself.
+    /// Updates the number of entries after one was inserted or removed. Does nothing if the index has one range,
+    /// because a range counts its entries.
     #[inline]
     fn count(&mut self, came: bool) {
         if let Ranges::Many(many) = &mut self.ranges {
@@ -208,7 +212,7 @@ impl HashIndex {
         self.ranges().get(place.range())?.place(place.at())
     }
 
-    /// Returns the first taken place from `from` on.
+    /// Returns the first place at or after `from` that has an entry.
     pub(crate) fn next_taken(&self, from: Place) -> Option<Place> {
         let mut at = from.at();
         for (number, range) in self.ranges().iter().enumerate().skip(from.range()) {
@@ -220,8 +224,9 @@ impl HashIndex {
         None
     }
 
-    /// Returns a place chosen by the random number `r`; all places are equally likely. The place may not exist in its
-    /// range. Returns `None` if the index has no place.
+    /// Returns a place chosen by the random number `r`, as if every range were as large as the largest range. So all
+    /// places are equally likely, but the result may be beyond the end of its range. Returns `None` if the index has no
+    /// places.
     pub(crate) fn random_place(&self, r: u64) -> Option<Place> {
         let (r, ranges) = (mix64(r), to_u64(self.ranges().len()));
         let widest = match &self.ranges {
@@ -232,12 +237,12 @@ impl HashIndex {
         Some(Place::new(to_usize(r % ranges), to_usize(at)))
     }
 
-    /// Returns the ranges, beginning with the range that has the spread hash.
+    /// Returns the ranges from the one that contains the spread hash to the last one.
     pub(crate) fn ranges_from(&self, spread: u64) -> impl Iterator<Item = &Range> {
         self.ranges()[self.range(spread).0..].iter()
     }
 
-    /// Returns the bytes of the entries' arrays, of the accesses' arrays, and of the directory.
+    /// Returns the bytes that the index takes: arrays of entries, arrays of access times, and the directory.
     pub(crate) fn bytes(&self) -> usize {
         let arrays = self.place_count() * self.ranges()[0].place_bytes();
         match &self.ranges {
@@ -248,18 +253,18 @@ impl HashIndex {
         }
     }
 
-    /// Keeps a time of access for each entry from now on. Present entries count as used at `since`. `None`: keeps no
-    /// times.
+    /// Begins to keep the time of each entry's last access. The entries already present count as used at `since`. If
+    /// `since` is `None`, stops keeping times.
     pub(crate) fn note_accesses(&mut self, since: Option<u32>) {
         self.change_all(|range| range.note_accesses(since));
     }
 
-    /// Notes the time at which the entry in a place was used.
+    /// Notes the time of an access to the entry in a place.
     pub(crate) fn note_access(&self, place: Place, second: u32) {
         self.ranges()[place.range()].note_access(place.at(), second);
     }
 
-    /// Returns the time at which the entry in a place was used, if that is noted.
+    /// Returns the time of the last access to the entry in a place, or `None` if times are not noted.
     pub(crate) fn accessed(&self, place: Place) -> Option<u32> {
         self.ranges()[place.range()].accessed(place.at())
     }
@@ -268,8 +273,8 @@ impl HashIndex {
         self.ranges().iter().flat_map(Range::iter)
     }
 
-    /// Returns the place of the first entry near the spread hash for which `is` returns true. `is` is also called for
-    /// entries of other hashes.
+    /// Searches from the home of a spread hash. Returns the place of the first entry that `is` accepts. `is` is also
+    /// called for entries of other hashes.
     #[inline]
     pub(crate) fn search(&self, spread: u64, is: impl FnMut(Entry) -> bool) -> Option<Place> {
         let (number, range) = self.range(spread);

@@ -7,7 +7,7 @@ use crate::geometry::KeyHash;
 use crate::partition::Partition;
 
 impl Partition {
-    /// Switches the times of last access on or off, for the keys of all tables.
+    /// Switches the noting of last accesses on or off, for the keys of all tables.
     pub fn note_accesses(&mut self, on: bool, now_ms: u64) {
         self.set_now(now_ms);
         self.notes_accesses = on;
@@ -18,14 +18,13 @@ impl Partition {
         }
     }
 
-    /// Sets the time that accesses are noted with from now on. It is the time of the transaction that has taken the
-    /// latch.
+    /// Sets the time that is noted for later accesses. It is the time of the transaction that holds the latch.
     pub fn set_now(&mut self, now_ms: u64) {
         self.now_second = seconds(now_ms);
     }
 
-    /// Returns the whole seconds since a key was last used; `None` if there is no such key or accesses are not noted.
-    /// The result is 0 if the clock was set back to a time before the last use.
+    /// Returns the whole seconds since the last use of a key, or `None` if the key does not exist or accesses are not
+    /// noted. The result is 0 if the clock was set back to a time before the last use.
     #[must_use]
     pub fn idle_seconds(&self, table: TableId, key: &[u8], hash: KeyHash) -> Option<u64> {
         let table = self.tables.get(&table)?;
@@ -34,8 +33,8 @@ impl Partition {
         Some(u64::from(self.now_second.saturating_sub(last)))
     }
 
-    /// Makes a key look as if it was last used `idle` seconds ago. Does nothing if there is no such key or accesses are
-    /// not noted.
+    /// Makes a key look as if it was last used `idle` seconds ago. Does nothing if the key does not exist or accesses
+    /// are not noted.
     pub fn set_idle_seconds(&self, table: TableId, key: &[u8], hash: KeyHash, idle: u64) {
         let idle = u32::try_from(idle).unwrap_or(u32::MAX);
         let Some(table) = self.tables.get(&table) else {

@@ -1,4 +1,4 @@
-//! The indexes of one table in one partition. All of them are derived from pages.
+//! The indexes of one table in one partition. All indexes are derived from pages.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub(crate) struct Table {
     pub(crate) index_keys: [IndexKeys; 2],
     pub(crate) expiries: BTreeSet<(u64, Entry)>,
     pub(crate) collections: Collections,
-    /// For each slot class, the pages that may have a free slot; whether they do is checked when they are used.
+    /// The pages that may have a free slot, by slot class. A writer checks a page before it uses the page.
     pub(crate) open: Vec<Vec<u32>>,
     accounted: u64,
 }
@@ -45,7 +45,7 @@ impl Table {
         }
     }
 
-    /// Adds a key that is not in the index. It counts as used at `second`.
+    /// Adds a key that is not in the index. The key counts as used at `second`.
     pub(crate) fn insert(&mut self, entry: Entry, second: u32, key: &[u8]) {
         self.hash.insert_used(entry, second);
         if let Some(ordered) = &mut self.ordered {
@@ -71,7 +71,7 @@ impl Table {
         }
     }
 
-    /// Discards everything that was built from rows, during a restart.
+    /// Discards everything that a restart has built from rows.
     pub(crate) fn forget_rows(&mut self) {
         self.hash.clear();
         let ordered = self.ordered.iter_mut();
@@ -80,7 +80,7 @@ impl Table {
         self.collections.forget();
     }
 
-    /// Inserts a key that may be in the index already. Returns whether it was new.
+    /// Inserts a key into the ordered index, if the table has one. Returns false if the key was already in that index.
     pub(crate) fn insert_ordered(&mut self, key: &[u8], entry: Entry) -> bool {
         let ordered = self.ordered.as_mut();
         ordered.is_none_or(|ordered| ordered.insert(key, entry))

@@ -1,14 +1,16 @@
-//! The versions of a page that open cuts need: before-images of the changes since each cut.
+//! The versions of a page that open cuts need. A version has before-images: the bytes that commits have overwritten.
 //!
-//! While a cut is open, a commit keeps the bytes that it has overwritten in a *version*, which is labelled with the
-//! number of the newest cut. To get the page as of cut c, the versions with labels from c on are undone from the live
-//! page, the newest first. If a version is to keep a byte that it already has, the earlier value stays: that is the
-//! byte as of the cut. Every change since the cut of a version's label is in that version or in a newer one.
+//! While a cut is open, each commit puts the bytes that it overwrites into a *version*. The version's label is the
+//! number of the newest cut. A version keeps the first value that it gets for each byte, and ignores later values. The
+//! first value is the byte as of the cut. So every change since a cut is undone by the version with the cut's number
+//! and the newer versions. To get the page as of cut c, a reader copies the live page. The reader then puts the bytes
+//! of all versions with labels of at least c into the copy. It begins with the newest version.
 //!
-//! The size of versions depends on the changes, not on the pages: changing a row's counter costs a few bytes. Above
-//! [`RANGES_BYTES_MAX`] a copy of the whole page replaces the ranges.
+//! A version is as big as the changed bytes: changing a row's counter costs a few bytes. If the byte ranges of a
+//! version exceed [`RANGES_BYTES_MAX`], a copy of the whole page replaces them.
 //!
-//! The first bytes of a page, up to [`META_BYTES`], are in no before-image. So a version has a copy of them.
+//! Before-images leave out the first [`META_BYTES`] bytes of a page. So each version has a separate copy of these
+//! bytes.
 
 use std::ops::Range;
 
@@ -21,13 +23,14 @@ use crate::undo::{PartUndo, Save};
 /// The number of bytes above which a version becomes a copy of the page.
 const RANGES_BYTES_MAX: usize = 4096;
 
-/// The data kept of one page.
+/// The data kept for one page.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// One bit for each image slot that did not hold the page at the checkpoint's cut. It is `Some` if the page has
-    /// changed since the cut and the checkpoint has not visited it yet.
+    /// A bit for each image slot. A set bit says that the slot does not hold the page as of the checkpoint's cut.
+    /// `Some` if the page has changed since the cut and the checkpoint has not visited the page yet.
     pub(crate) pending: Option<u8>,
-    /// The page as of that cut, in row mode. With it the checkpoint needs no version.
+    /// The page as of the checkpoint's cut, kept in row mode. If it is present, the checkpoint needs no version of the
+    /// page.
     pub(crate) shadow: Option<Shadow>,
     /// The versions, the oldest first, with ascending labels. Usually there is only one, which lies inside this
     /// structure.
@@ -35,7 +38,7 @@ pub(crate) struct Kept {
 }
 
 struct Version {
-    /// The number of the newest cut for which the bytes are valid.
+    /// The number of the newest cut that the bytes are valid for.
     label: u64,
     meta: [u8; META_BYTES],
     before: Before,
@@ -72,7 +75,7 @@ impl Kept {
         self.pending.is_none() && self.versions.is_empty()
     }
 
-    /// Returns the bytes on the memory account.
+    /// Returns the bytes that the memory account counts for the page's kept data.
     pub(crate) fn bytes(&self) -> usize {
         let versions = self.versions.iter().map(|version| match &version.before {
             Before::Ranges(ranges) => {
@@ -103,7 +106,7 @@ impl Kept {
         }
     }
 
-    /// Discards all versions. Only a seeded bug does this when a second cut is made.
+    /// Discards all versions. Only a seeded bug calls it, when a second cut is made.
     pub(crate) fn forget_versions(&mut self) {
         self.versions.clear();
     }
@@ -187,7 +190,8 @@ impl Version {
         page[..META_BYTES].copy_from_slice(&self.meta);
     }
 
-    /// Merges the next newer version into this one. Bytes that both have stay those of this version, which are older.
+    /// Merges the next newer version into this version. If both versions have a byte, the byte in this version stays,
+    /// because this version is older.
     fn join(&mut self, newer: Version) {
         assert!(self.label < newer.label, "versions are joined in order");
         self.label = newer.label;
@@ -220,7 +224,7 @@ impl Ranges {
         &self.bytes[at..at + run.range().len()]
     }
 
-    /// Adds the positions of a range that are not covered yet.
+    /// Adds the bytes of a range at the positions that no run covers yet.
     fn add(&mut self, range: Range<usize>, bytes: &[u8]) {
         assert!(
             range.end <= PAGE_BYTES && range.len() == bytes.len(),

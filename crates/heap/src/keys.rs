@@ -1,7 +1,7 @@
 //! An index of keys in the order of their bytes.
 //!
-//! Most keys of typed tables are a few numbers. Keys of up to [`INLINE_BYTES`] lie in the map's nodes: a search
-//! compares them there, and an insertion allocates nothing for them.
+//! Most keys of typed tables are a few numbers. Keys of up to [`INLINE_BYTES`] lie in the map's nodes. A search
+//! compares short keys there, and an insertion allocates nothing for a short key.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -11,12 +11,12 @@ use std::ops::Bound;
 use crate::entry::Entry;
 use crate::form::TableForm;
 
-/// The length up to which a key lies in the map's nodes, bytes.
+/// The maximum length of a key in the map's nodes, bytes.
 const INLINE_BYTES: usize = 22;
 /// An estimate of the bytes that a key takes in the map's nodes.
 const NODE_BYTES: u64 = 48;
 
-/// A key.
+/// A key of the index. It is boxed if it is longer than [`INLINE_BYTES`].
 enum Key {
     Inline { len: u8, bytes: [u8; INLINE_BYTES] },
     Boxed(Box<[u8]>),
@@ -60,7 +60,7 @@ impl Ord for Key {
     }
 }
 
-/// Returns the bytes of an inline key as numbers that compare in the same order.
+/// Returns the bytes of an inline key as numbers. The numbers sort as the bytes do.
 #[inline]
 fn numbers(bytes: &[u8; INLINE_BYTES]) -> (u64, u64, u64) {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -94,7 +94,7 @@ pub(crate) struct Keys {
 /// A walk over the entries of a range, in the order of their keys.
 pub(crate) type Walk<'a> = std::iter::Flatten<std::option::IntoIter<Range<'a>>>;
 
-/// The entries whose keys are in a range.
+/// The entries with keys in a range.
 #[derive(Clone)]
 pub(crate) struct Range<'a>(btree_map::Range<'a, Key, Entry>);
 
@@ -120,12 +120,13 @@ impl Keys {
         self.map.len()
     }
 
-    /// Returns its size in memory, bytes.
+    /// Returns the size of the index in memory, bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Enters a key with its entry. Returns whether the key is new; if not, its entry is replaced.
+    /// Inserts a key with its entry. If the index has the key already, replaces its entry. Returns whether the key is
+    /// new.
     pub(crate) fn insert(&mut self, key: &[u8], entry: Entry) -> bool {
         let is_new = self.map.insert(key.into(), entry).is_none();
         if is_new {
@@ -155,7 +156,7 @@ impl Keys {
         self.bytes = 0;
     }
 
-    /// Returns the entries whose keys are in a range, which may be empty.
+    /// Returns the entries with keys in a range. The range may be empty.
     pub(crate) fn range(&self, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Walk<'_> {
         let some = (!is_empty(low, high)).then(|| {
             let is_inline = |bound: Bound<&[u8]>| match bound {

@@ -1,9 +1,9 @@
 //! The latches and the checkpoint epoch.
 //!
-//! The only locks are the mutexes of the partitions, one each. A transaction takes the latches it needs in ascending
-//! order and holds them until its group is in the log. A fuzzy checkpoint takes one latch at a time, between
-//! transactions; a cut takes all of them. The sweep that begins a checkpoint epoch publishes the epoch once, as `G`.
-//! `G` is read only when a page is born, under that page's latch.
+//! The only locks are mutexes, one for each partition. A transaction takes its latches in ascending order, and holds
+//! all latches until its group is in the log. A fuzzy checkpoint takes one latch at a time, between transactions. A cut
+//! takes all latches. The sweep that begins a checkpoint epoch publishes the epoch once, as `G`. `G` is read only when
+//! a page is born (taken into use), under that page's latch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ pub struct Heap {
     ckpt_epoch: Arc<AtomicU64>,
     parts: Box<[CachePadded<Mutex<Partition>>]>,
     pub(crate) cuts: Arc<CutState>,
-    /// The drafts that were dropped while their partition was latched.
+    /// The drafts dropped while their partition was latched.
     pub(crate) abandoned: Mutex<Vec<(TableId, Home)>>,
 }
 
@@ -56,7 +56,7 @@ impl Heap {
         }
     }
 
-    /// Returns the properties that were fixed when the database was made.
+    /// Returns the properties fixed at the creation of the database.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
@@ -68,7 +68,7 @@ impl Heap {
         &self.memory
     }
 
-    /// Takes a partition's latch. A caller that needs several latches takes them in ascending order of their
+    /// Takes a partition's latch. A caller that needs several latches takes the latches in ascending order of the
     /// partitions.
     pub fn lock(&self, partition: PartitionId) -> PartitionGuard<'_> {
         self.parts[usize::from(partition.0)].lock()
@@ -85,7 +85,8 @@ impl Heap {
         CkptEpoch(self.ckpt_epoch.load(Ordering::SeqCst))
     }
 
-    /// Publishes a checkpoint epoch: that of a sweep that begins, or that of the image at a restart.
+    /// Publishes a checkpoint epoch. At the start of a sweep it is the sweep's epoch, and at a restart it is the
+    /// image's epoch.
     pub fn set_ckpt_epoch(&self, epoch: CkptEpoch) {
         let before = self.ckpt_epoch.swap(epoch.0, Ordering::SeqCst);
         assert!(before <= epoch.0, "G went back from {before} to {epoch}");

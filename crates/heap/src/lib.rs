@@ -1,10 +1,10 @@
 //! The data component: slotted pages in memory, partitions, hash indexes and ordered indexes.
 //!
-//! A [`Heap`] is a fixed number of [`Partition`]s, each under one latch. The hash of a key decides its partition, or
-//! the caller chooses it. A page always belongs to the same partition, so the partition's latch is the page's latch
-//! too, and a checkpoint's visit of a page needs no other lock. Rows lie in slots. Values that do not fit a slot lie in
-//! chains of pages. Only pages are logged and imaged. Indexes, free lists and counters are derived from pages, kept
-//! only in memory, and rebuilt at a restart.
+//! A [`Heap`] is a fixed number of [`Partition`]s, each under one latch. The hash of a key decides the key's partition,
+//! or the caller chooses the partition. A page never changes its partition. So the partition's latch is the page's
+//! latch too, and a checkpoint's visit of a page needs no second lock. Rows lie in slots. Values that do not fit a slot
+//! lie in chains of pages. Only pages are logged and imaged. Indexes, free lists and counters are derived from pages,
+//! kept only in memory, and rebuilt at a restart.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | [`memory`] | the account of the memory in use, by kind of use |
 //! | [`latches`] | the latches and the checkpoint epoch |
 //! | [`partition`] | the state under one latch |
-//! | `pages`, `pools`, `chain`, `patch` | chunks; free pages; large values; writing to parts of them |
+//! | `pages`, `pools`, `chain`, `patch` | chunks of pages; free pages; large values; writing to a part of a large value |
 //! | `entry`, `index`, `hash_index`, `cells`, `rows`, [`row_ref`] | finding, writing and reading rows |
 //! | [`form`], `keys`, `secondary` | the properties of a table; ordered indexes of its keys; indexes of derived keys |
 //! | `accesses`, `idle` | when each key was last used |
@@ -22,15 +22,15 @@
 //! | [`texts`], `trim` | long strings that no key has yet, and chains of strings whose key is gone |
 //! | [`scan`] | cursors over hash order |
 //! | `order` | items by score and member, with ranks |
-//! | [`undo`], `ops`, `overwrite`, `narrow`, `savepoint` | before-images: of ranges; of indexes; of a few bytes of a slot; since a point |
+//! | [`undo`], `ops`, `overwrite`, `narrow`, `savepoint` | before-images of byte ranges; changes of indexes; overwriting a few bytes of a row; the cells of a slot that are saved; savepoints |
 //! | [`group`], `commit` | the records of a transaction; its commit or rollback |
 //! | [`slots`] | slots as bytes, for transactions that interleave |
-//! | [`cuts`], `kept`, `shadow`, [`snapshot`] | instants at which all pages are seen together; what commits keep for them, by ranges and by rows; reading one |
+//! | [`cuts`], `kept`, `shadow`, [`snapshot`] | instants at which all pages are seen together; the byte ranges that commits keep for cuts; the rows that commits keep for cuts; reading the pages as of a cut |
 //! | [`visit`] | a checkpoint's visit of a page |
-//! | [`restart`], `touch`, `marks`, [`batch`] | replay; the check of update numbers; the bytes that records changed; replay of many records at once |
-//! | [`build`], `sidecar`, `gather`, `header`, `damage` | indexes from pages; the entries an image has of them; collections from rows and headers; errors |
+//! | [`restart`], `touch`, `marks`, [`batch`] | replay of records; the check of update numbers; the bytes that records changed; replay of many records at once |
+//! | [`build`], `sidecar`, `gather`, `header`, `damage` | building indexes from pages; the index entries that an image carries; building collections from rows; their headers; errors about damaged pages |
 //!
-//! The heap knows neither commit epochs nor streams. It encodes groups, which other components append to the log.
+//! The heap has no notion of commit epochs or streams. It encodes groups, which other components append to the log.
 
 mod accesses;
 mod address;

@@ -1,17 +1,20 @@
-//! Limits on the removal of collections and strings: how much is removed at once, and how much in one step.
+//! Limits on the removal of collections and strings: the amount removed together with the key, and the amount that one
+//! background step removes.
 
-/// The sizes that decide which removals a transaction makes itself and which it leaves to the background. The simulator
+/// Limits that decide which removals a transaction makes at once and which it leaves to background steps. The simulator
 /// chooses small values at random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrphanLimits {
-    /// The most elements that a collection may have to be removed together with its header.
+    /// The maximum number of elements that are removed together with their collection's header. A bigger collection
+    /// becomes an orphan.
     pub at_once: usize,
-    /// The number of orphans' rows in one partition of a table that may wait for the background.
+    /// The number of rows of orphans above which each write of an element must first remove some of them. The rows of
+    /// each table are counted separately in each partition.
     pub debt_rows: usize,
-    /// The most orphans' rows that one background step removes.
+    /// The maximum number of rows of orphans that one background step removes.
     pub step_rows: usize,
-    /// The most pages that a string's chain may have to be removed together with its key. One background step frees
-    /// this number of pages of a longer chain.
+    /// The maximum number of pages that are freed together with a string's key. If the string's chain is longer, each
+    /// background step frees this number of its pages.
     pub chain_pages: usize,
 }
 

@@ -1,10 +1,11 @@
 //! Lists: items in the order that their pushes and inserts define.
 //!
 //! The order must survive a restart, although only rows are logged. So the key of an item's row is a label, and items
-//! are in the order of their labels. The label of an item pushed at an end is [`STEP`] away from that of the item
-//! there. An item put between two others gets the middle of the gap between their labels. If the gap has no middle, a
-//! few items around it get new labels, as few as make room. In memory the list is a ring buffer of entries, which
-//! reaches both ends and any index directly. A label is read from its row only when it is needed.
+//! are in the order of their labels. The label of an item pushed at an end is [`STEP`] away from the label of the item
+//! that was at this end before. An item put between two items gets the middle of the gap between the items' labels. If
+//! the gap has no middle, the items around the gap get new labels, but no more items than necessary. In memory the list
+//! is a ring buffer of entries. A ring buffer reaches both ends and any index directly. A label is read from the item's
+//! row only when a caller needs the label.
 
 use std::collections::VecDeque;
 
@@ -30,16 +31,17 @@ use crate::rows::not_attached;
 use crate::runs::{self, Filler};
 use crate::undo::{PartUndo, Undo};
 
-/// The distance between the labels at an end: 2^51 pushes fit in one direction.
+/// The distance between the labels of two items pushed in sequence. 2^51 pushes fit in one direction.
 const STEP: i64 = 1 << 12;
-/// The least distance between labels that are assigned anew.
+/// The minimum distance between newly assigned labels.
 const GAP_MIN: i64 = 64;
-/// The number of items on each side that are tried first when labels are assigned anew.
+/// The initial number of items that get new labels on each side of the gap. It is doubled until enough labels are free.
 const STRETCH: usize = 8;
 /// The hash in the entries of items. Items are never searched by hash.
 const NO_HASH: KeyHash = KeyHash(0);
 
-/// Why every item has a readable row: the restart has checked it, and every later write has encoded one.
+/// The message of a panic that cannot happen: the restart has checked the row of each item, and every later write has
+/// encoded a row with a label.
 const READABLE: &str = "an item of a list has a row with a label";
 
 /// The destination of an item's row.
@@ -89,7 +91,7 @@ fn items(table: &Table, id: TableId, collection: CollectionId) -> Result<&VecDeq
     }
 }
 
-/// Returns the label for an item that is put before index `at`; `None` if no label is free there.
+/// Returns the label for a new item before index `at`, or `None` if no label is free there.
 fn label_for(pages: &Pages, items: &VecDeque<Entry>, at: usize) -> Option<i64> {
     let label = |at: usize| items.get(at).and_then(|entry| label_of(pages, *entry));
     let before = at.checked_sub(1).and_then(label);
@@ -104,8 +106,8 @@ fn label_for(pages: &Pages, items: &VecDeque<Entry>, at: usize) -> Option<i64> {
     }
 }
 
-/// Returns the items around index `at` that get new labels: the first one, the end, the first new label, and the step
-/// between labels.
+/// Plans new labels for the items around index `at`. Returns the indexes of the first item and after the last item, the
+/// first new label, and the step between labels.
 fn stretch(pages: &Pages, items: &VecDeque<Entry>, at: usize) -> (usize, usize, i64, i64) {
     let label = |at: usize| items.get(at).and_then(|entry| label_of(pages, *entry));
     let mut reach = STRETCH;
@@ -132,11 +134,11 @@ fn stretch(pages: &Pages, items: &VecDeque<Entry>, at: usize) -> (usize, usize, 
 }
 
 impl Partition {
-    /// Adds items at an end of a list, one after the other.
+    /// Adds items at an end of a list, in the order of `values`.
     ///
     /// # Errors
-    /// `OutOfMemory` like [`put`](Self::put), possibly after the first items were added; `Usage` if there is no such
-    /// list.
+    /// `OutOfMemory` like [`put`](Self::put), possibly after the addition of the first items; `Usage` if the list does
+    /// not exist.
     pub fn list_push(
         &mut self,
         undo: &mut Undo,
@@ -153,8 +155,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Adds items at an end of a list, as far as labels are free on that side. Returns the number of items added: all
-    /// of them, unless the labels are used up.
+    /// Adds items at an end of a list while labels are free on that side. Returns the number of added items. Unless
+    /// labels run out, all items are added.
     fn push_some(
         &mut self,
         undo: &mut Undo,
@@ -205,7 +207,7 @@ impl Partition {
     /// Removes items from an end of a list.
     ///
     /// # Errors
-    /// `Usage` if there is no such list or it has fewer items.
+    /// `Usage` if the list does not exist or has fewer items.
     pub fn list_pop(
         &mut self,
         undo: &mut Undo,
@@ -237,8 +239,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Returns the label for an item that is put before index `at`. If no label is free there, assigns new labels to
-    /// the items around it.
+    /// Returns the label for a new item before index `at`. If no label is free there, assigns new labels to the items
+    /// around the index.
     fn make_label(&mut self, undo: &mut Undo, of: TableCollection, at: usize) -> Result<i64> {
         let TableCollection {
             table: id,
@@ -254,7 +256,7 @@ impl Partition {
         label.ok_or_else(|| no_label_left(id, list))
     }
 
-    /// Puts an item before the item at index `at`, or behind the last item if `at` is the list's length.
+    /// Puts an item before the item at index `at`, or at the end of the list if `at` is the list's length.
     ///
     /// # Errors
     /// Like [`list_push`](Self::list_push); `Usage` if `at` is beyond the list's length.
@@ -328,7 +330,7 @@ impl Partition {
     /// Removes the item at index `at`.
     ///
     /// # Errors
-    /// `Usage` if there is no such item.
+    /// `Usage` if the item does not exist.
     pub fn list_remove(&mut self, undo: &mut Undo, of: TableCollection, at: usize) -> Result<()> {
         let TableCollection {
             table: id,
@@ -434,7 +436,8 @@ fn add_item(
     write_item(pages, table, part, to, value)
 }
 
-/// Writes the row of an item over the old one if the slot's class fits, otherwise to a new slot.
+/// Writes the row of an item. Overwrites the item's old row if its slot has the right class; otherwise takes a new
+/// slot.
 fn write_item(
     pages: &mut Pages,
     table: &mut Table,
@@ -453,7 +456,8 @@ fn write_item(
     cells::write(pages, table, part, to.destination(), &new)
 }
 
-/// Returns the error for labels that this code cannot have written: 2^51 pushes in one direction do not use them up.
+/// Returns the error for a list without a free label at one end. Such a list is damaged, because even 2^51 pushes in
+/// one direction leave labels free.
 fn no_label_left(table: TableId, list: CollectionId) -> Error {
     Error::corrupt(
         format!("list {} of table {table}", list.0),

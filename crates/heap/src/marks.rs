@@ -1,33 +1,34 @@
-//! The slots of a page whose index entries are void, because records changed them during a restart.
+//! The marks that a restart sets on changed slots. The sidecar entry of a marked slot is void.
 //!
-//! An entry of the image's sidecar stays true as long as its slot stays taken and no record touches the slot's
-//! *identity*. The identity is the first bytes of the row, which contain its kind and its key. The value may change.
+//! Each entry of the image's sidecar belongs to one slot. The entry is true as long as the slot stays taken and no
+//! record changes the slot's *identity*. The identity is the first bytes of the row, which contain the row's kind and
+//! key. Changes of the value do no harm.
 //!
-//! A record names bytes, not slots. When image and log are played at the same time, its page may still be on the disk,
-//! and the class of the page's slots is then unknown. So the changed runs of bytes are kept, and the slots that contain
-//! them are determined when the page is complete. While the page is read from the image, the length of its longest
-//! identity is noted. A run that touches a byte of the bitmap counts for all eight slots of that byte. So a slot
-//! without a mark was taken in the image, is taken now, and has the identity that it had in the image.
+//! A record names bytes, not slots. Image and log are read at the same time, so a record may be read before its page.
+//! The class of the page's slots is then unknown. So the changed runs of bytes are kept. When the page is complete, the
+//! slots that these runs touch are determined. The length of the page's longest identity is noted when the page is read
+//! from the image. A changed byte of the bitmap counts as a change of the byte's eight slots. So a slot without a mark
+//! was taken in the image, is taken now, and has the identity that it had in the image.
 //!
 //! A record that touches the page's header marks the whole page, because the class or the table may have changed. The
-//! whole page is also marked when keeping its runs costs more than reading its rows.
+//! whole page is also marked when the cost of keeping runs exceeds the cost of reading the rows.
 //!
-//! Invariant: a page without a mark is as the image has it.
+//! Invariant: no record has changed a page without a mark, so its bytes are those of the image.
 
 use perdura_page::SlotClass;
 use perdura_page::layout::{HEADER_BYTES, PAGE_BYTES};
 
 use crate::pages::index;
 
-/// The number of words of a bitmap of slots.
+/// The number of words in a slot bitmap.
 pub(crate) const SLOT_WORDS: usize = 1024 / 64;
-/// The most runs that are kept of a page.
+/// The maximum number of runs kept for a page.
 const RUNS_MAX: usize = 128;
 
 /// A set of slots of a page, one bit for each slot.
 pub(crate) type Slots = [u64; SLOT_WORDS];
 
-/// A run of bytes of a page: its start and its end.
+/// A run of bytes of a page: start and end.
 type Run = (u16, u16);
 
 #[derive(Clone, Default)]
@@ -96,8 +97,9 @@ impl Marks {
         matches!(self.pages.get(index(local)), Some(Mark::All))
     }
 
-    /// Returns the slots of a page of this class whose entries are void. `identity` is the length of the page's longest
-    /// identity. If it is unknown, a change of any byte of a slot voids the slot's entry.
+    /// Returns the slots of a page that have void sidecar entries. `class` is the page's class. `identity` is the
+    /// length of the page's longest identity. If that length is unknown, a change of any byte of a slot makes the
+    /// slot's entry void.
     pub(crate) fn void_slots(
         &self,
         local: u32,
@@ -199,7 +201,7 @@ mod tests {
         assert_eq!(void(class, Some(IDENTITY), &into_the_first), all);
     }
 
-    /// Compares the marks of random runs, in any number, with a set of changed bytes.
+    /// Notes a random number of random runs, and compares the marks with the set of changed bytes.
     #[test]
     fn no_slot_is_missed_however_many_runs_there_are() {
         let mut rng = fastrand::Rng::with_seed(1);

@@ -27,7 +27,7 @@ use crate::row_ref::RowRef;
 use crate::rows::not_attached;
 use crate::undo::{PartUndo, Undo};
 
-/// Returns the error for an operation that does not fit the collection. It is a bug of the caller.
+/// Returns the error for an operation that does not fit the collection. Such an operation is a bug of the caller.
 pub(crate) fn misused(table: TableId, id: CollectionId, what: &str) -> Error {
     Error::Usage(format!("collection {} of table {table}: {what}", id.0))
 }
@@ -55,7 +55,8 @@ fn score_of(pages: &Pages, row: Row<'_>) -> f64 {
 }
 
 impl Partition {
-    /// Makes a collection without elements. The same transaction writes its header.
+    /// Makes a collection without elements. In the same transaction the caller writes the collection's header or makes
+    /// it an orphan.
     pub(crate) fn make_collection(
         &mut self,
         undo: &mut Undo,
@@ -69,7 +70,7 @@ impl Partition {
         Ok(id)
     }
 
-    /// Enters a collection without elements.
+    /// Adds a collection without elements under a new id.
     pub(crate) fn add_collection(
         &mut self,
         table: TableId,
@@ -85,12 +86,12 @@ impl Partition {
         Ok(id)
     }
 
-    /// Writes an element. The value of a field or of a part of a stream is arbitrary. A set's member has an empty
-    /// value, and a sorted set's member has its score in eight bytes. Returns whether the element is new.
+    /// Writes an element. A field, or a part of a stream, has an arbitrary value. A set's member has an empty value,
+    /// and a sorted set's member has its score in eight bytes. Returns whether the element is new.
     ///
     /// # Errors
-    /// `OutOfMemory` like [`put`](Self::put); `Usage` if there is no such collection, if it is a list, or if the value
-    /// does not fit the collection's shape.
+    /// `OutOfMemory` like [`put`](Self::put). `Usage` if the collection does not exist, is a list, or has a shape that
+    /// the value does not fit.
     pub fn element_put(
         &mut self,
         undo: &mut Undo,
@@ -159,7 +160,7 @@ impl Partition {
     /// Removes a field or member. Returns whether it existed.
     ///
     /// # Errors
-    /// `Usage` if there is no such collection or it is a list.
+    /// `Usage` if the collection does not exist or is a list.
     pub fn element_delete(
         &mut self,
         undo: &mut Undo,
@@ -170,8 +171,8 @@ impl Partition {
         Ok(taken.is_some())
     }
 
-    /// Removes a field or member, after passing its row to `read`. Returns the result of `read`; `None` if there is no
-    /// such element.
+    /// Removes a field or member, after passing its row to `read`. Returns the result of `read`, or `None` if the
+    /// element does not exist.
     ///
     /// # Errors
     /// Like [`element_delete`](Self::element_delete).
@@ -222,12 +223,13 @@ impl Partition {
 /// An element that was found by its name.
 struct Found<'a> {
     entry: Entry,
-    /// The element's rank, in a collection that has an order.
+    /// The element's rank; `None` if the collection has no order.
     rank: Option<u64>,
     row: RowRef<'a>,
 }
 
-/// Finds an element and its rank. In a stream one descent of the order finds both, because scores follow from names.
+/// Finds an element and its rank. In a stream, a single search in the order index finds both, because a score is
+/// computed from the name.
 fn find_ranked<'a>(pages: &'a Pages, collection: &Collection, field: &[u8]) -> Option<Found<'a>> {
     let order = order_of(Some(collection));
     if let (Shape::Stream, Some(order)) = (collection.shape, order) {
@@ -250,7 +252,7 @@ fn order_of(collection: Option<&Collection>) -> Option<&OrderIndex> {
     }
 }
 
-/// Returns whether a sorted set has as many scores as names. True for all other collections.
+/// Returns whether a collection with scores has as many scores as names. Returns true for any other collection.
 fn ranks_each_name(collection: Option<&Collection>) -> bool {
     match collection.map(|collection| &collection.index) {
         Some(Index::Scores(names, order)) => u64::try_from(names.len()) == Ok(order.len()),
@@ -270,8 +272,8 @@ fn rank_in(
     Some(rank_of(pages, order, score, field))
 }
 
-/// Returns the score that the value gives, or `None` for shapes without scores. Fails with what is wrong with the
-/// value.
+/// Checks the value of an element. Returns the element's score, or `None` for shapes without scores. The error text
+/// says what is wrong with the value.
 pub(crate) fn check_value(
     shape: Shape,
     field: &[u8],

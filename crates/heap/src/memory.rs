@@ -1,11 +1,11 @@
-//! The memory in use, counted by use. At the limit writes are refused, but reads and deletes are not.
+//! The memory in use, counted by purpose. At the limit writes are refused, but reads and deletes are not.
 //!
 //! Each component adds the size of its memory. The sum is compared with the limit in the few functions that let memory
-//! grow. The counters are independent and approximate: no code depends on reading two of them at the same instant.
+//! grow. The counters are independent and approximate: no code needs the values of two counters at the same instant.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The use of memory.
+/// The purpose of memory in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemoryUse {
     /// Pages of the heap that are in use.
@@ -20,9 +20,9 @@ pub enum MemoryUse {
     Log,
     /// Buffers of clients: unfinished requests, queued transactions, replies and messages.
     Clients,
-    /// Bytes of changed pages that are kept for open cuts.
+    /// Bytes of changed pages, kept for open cuts.
     Kept,
-    /// Passwords that wait to be checked, and the memory that checking one takes.
+    /// Passwords that wait for a check, and the memory for one check.
     Passwords,
 }
 
@@ -55,16 +55,16 @@ impl MemoryUse {
     }
 }
 
-/// The amount of memory at which the kernel kills the process.
+/// The amount of memory that makes the kernel kill the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ceiling {
-    /// Its size in bytes, swap included.
+    /// The amount in bytes, swap included.
     pub bytes: u64,
     /// The file that sets this limit.
     pub set_by: String,
 }
 
-/// The bytes in use, for each use, and the limit.
+/// The bytes in use for each purpose, and the limit.
 #[derive(Debug)]
 pub struct MemoryAccount {
     pages: AtomicU64,
@@ -76,7 +76,7 @@ pub struct MemoryAccount {
     kept: AtomicU64,
     passwords: AtomicU64,
     limit: AtomicU64,
-    /// The part of the limit that is reserved for [`MemoryUse::Clients`].
+    /// The part of the limit reserved for [`MemoryUse::Clients`].
     reserve: AtomicU64,
     kept_free: AtomicU64,
     kept_share: AtomicU64,
@@ -88,7 +88,7 @@ pub struct MemoryAccount {
 pub struct KeptBound {
     /// The bytes that are always allowed.
     pub free: u64,
-    /// The memory in use is divided by this to get the limit that applies above `free`; must be above 0.
+    /// The divisor, above 0. The limit is the greater of `free` and the memory in use divided by `share`.
     pub share: u64,
 }
 
@@ -122,13 +122,13 @@ impl MemoryAccount {
         }
     }
 
-    /// Returns the account, extended by the amount at which the kernel kills the process.
+    /// Returns this account with a ceiling: the amount of memory that makes the kernel kill the process.
     #[must_use]
     pub fn with_ceiling(self, ceiling: Option<Ceiling>) -> Self {
         MemoryAccount { ceiling, ..self }
     }
 
-    /// Returns the amount of memory at which the kernel kills the process, if it is known.
+    /// Returns the amount of memory that makes the kernel kill the process, if the amount is known.
     #[must_use]
     pub fn ceiling(&self) -> Option<&Ceiling> {
         self.ceiling.as_ref()
@@ -152,13 +152,13 @@ impl MemoryAccount {
         self.counter(what).fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Subtracts bytes from a use, which must have been added before.
+    /// Subtracts previously added bytes from a use.
     pub fn sub(&self, what: MemoryUse, bytes: u64) {
         let before = self.counter(what).fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "{what:?}: {before} - {bytes}");
     }
 
-    /// Changes the amount of a use from `old`, which must have been added before, to `new`.
+    /// Replaces `old` bytes of a use by `new` bytes. The `old` bytes must have been added before.
     pub fn change(&self, what: MemoryUse, old: u64, new: u64) {
         if new > old {
             self.add(what, new - old);
@@ -190,7 +190,7 @@ impl MemoryAccount {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Reserves a part of the limit for clients' buffers. Other uses are refused before they grow into it.
+    /// Reserves a part of the limit for clients' buffers. No other use may grow into this part.
     pub fn set_reserve(&self, bytes: u64) {
         self.reserve.store(bytes, Ordering::Relaxed);
     }
@@ -210,8 +210,8 @@ impl MemoryAccount {
         kept > self.kept_free.load(Ordering::Relaxed) && kept > share()
     }
 
-    /// Returns whether `bytes` more stay within the limit, for any use except clients' buffers. Clients' buffers count
-    /// as their reserved part, or as their actual size if that is more.
+    /// Returns whether a use other than clients' buffers may grow by `bytes` within the limit. Clients' buffers count
+    /// as the greater of the reserved part and the actual size.
     #[must_use]
     pub fn has_room(&self, bytes: u64) -> bool {
         let clients = self.get(MemoryUse::Clients);

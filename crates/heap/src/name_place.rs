@@ -1,18 +1,20 @@
-//! The position of a stream part's name among other names, as a score. With scores most names are compared without
-//! reading a row.
+//! The scores of a stream's parts. A part is one row of a stream. A part's score is computed from its name. With
+//! scores, most names are compared without reading a row.
 //!
-//! The order of scores agrees with the order of names, but two names may have the same score. In that case their rows
-//! are compared. The precision of scores is chosen for the names that streams give their rows (docs/formats/stream.md):
-//! a kind, then numbers, then the id of an entry. All numbers that are too great for their bits get the same bits.
+//! The order of scores agrees with the order of names, but two names may have equal scores. In that case the names'
+//! rows are compared. The precision of scores is chosen for the names that streams give their rows
+//! (docs/formats/stream.md): a kind, then numbers, then the id of an entry. If a number is too great for its bits in
+//! the score, all these bits are ones.
 
-/// The number of bits of a score. Floats from 0 to below 2 differ only in this number of low bits, which sort as the
-/// floats do.
+/// The number of bits of a score. Floats of at least 0 and below 2 differ only in their low 62 bits. The floats sort as
+/// these bits do, read as an integer.
 const BITS: u32 = 62;
 
 /// The number of bits of the kind, the first byte of a name.
 const KIND_BITS: u32 = 3;
 
-/// For each kind, the numbers that follow it in a name: the bytes of each, and the bits of the score for it.
+/// For each kind, the layout of the numbers that follow the kind in a name. A pair describes one number: its size in
+/// the name, in bytes, and its size in the score, in bits.
 const LAYOUTS: [&[(usize, u32)]; 1 << KIND_BITS] = [
     PLAIN,
     PLAIN,
@@ -42,8 +44,8 @@ const _: () = {
     }
 };
 
-/// Several numbers in one, the first in the highest bits. If a number does not fit its bits, it and all numbers behind
-/// it become the greatest value.
+/// Several numbers packed into one number, the first in the highest bits. If a number does not fit into `width` bits,
+/// this number and all later numbers become the greatest value.
 struct Packed {
     bits: u64,
     left: u32,

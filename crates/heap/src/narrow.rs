@@ -1,18 +1,18 @@
-//! The cells that a transaction has saved of slots that it did not save as a whole.
+//! The saved cells of slots that a transaction has not saved whole. A cell is one of at most 64 pieces of a slot.
 //!
-//! A slot that is changed a few bytes at a time has one word here. So no byte is saved twice, neither by the next small
-//! change nor when the whole slot is written later.
+//! A small change saves only the cells that it changes. The slot then has one word here, with a bit for each cell, set
+//! if the cell is saved. So neither a later small change nor a later write of the whole slot saves these cells again.
 
 use hashbrown::HashTable;
 use perdura_base::checksum::mix64;
 
-/// The most cells of a slot.
+/// The maximum number of cells of a slot.
 const CELLS: usize = u64::BITS as usize;
 
 /// A set of cells of a slot, one bit for each cell.
 pub(crate) type Cells = u64;
 
-/// Returns the size of one cell of a slot with this many bytes.
+/// Returns the size of a cell, in bytes. The slot has `slot_bytes` bytes.
 pub(crate) fn cell_bytes(slot_bytes: usize) -> usize {
     slot_bytes.div_ceil(CELLS).next_multiple_of(8)
 }
@@ -37,21 +37,21 @@ pub(crate) fn ranges(
     })
 }
 
-/// The number of slots up to which a search is linear.
+/// The maximum number of slots for a linear search.
 const LINEAR_MAX: usize = 16;
 
-/// A slot, identified by its page and offset, and its saved cells.
+/// A slot and its saved cells. `key` consists of the slot's page and its offset in the page.
 struct Slot {
     key: u64,
     bytes: usize,
     saved: Cells,
 }
 
-/// The slots of which single cells are saved.
+/// The slots of which single cells were saved.
 #[derive(Default)]
 pub(crate) struct Narrow {
     slots: Vec<Slot>,
-    /// Indexes into `slots` by key, once there are many.
+    /// The indexes into `slots`, found by key. Used only if there are more than `LINEAR_MAX` slots.
     seen: HashTable<usize>,
 }
 
@@ -73,7 +73,7 @@ impl Narrow {
         self.seen.clear();
     }
 
-    /// Returns the bytes of memory that this takes.
+    /// Returns the size in memory, bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot>() + self.seen.allocation_size()
     }
@@ -87,8 +87,8 @@ impl Narrow {
         self.slots.get_mut(found)
     }
 
-    /// Notes cells of a slot as saved. Returns those that were not saved before. Returns `None` if a slot of another
-    /// length began at this offset: the page's class has changed since.
+    /// Notes cells of a slot as saved. Returns the cells that were not saved before. Returns `None` if a slot with this
+    /// offset but a different length was noted before. The page's class has changed since.
     pub(crate) fn add(&mut self, key: u64, bytes: usize, cells: Cells) -> Option<Cells> {
         debug_assert_eq!(cells & !all_cells(bytes), 0, "cells of the slot");
         if let Some(slot) = self.find(key) {
@@ -115,8 +115,8 @@ impl Narrow {
         Some(cells)
     }
 
-    /// Notes all cells of a slot as saved. Returns those that were not saved before; `None` if no cell of the slot was
-    /// saved.
+    /// Notes all cells of a slot as saved. Returns the cells that were not saved before. Returns `None`, and notes
+    /// nothing, if no cell of the slot was noted before.
     pub(crate) fn complete(&mut self, key: u64, bytes: usize) -> Option<Cells> {
         let slot = self.find(key).filter(|slot| slot.bytes == bytes)?;
         let all = all_cells(bytes);

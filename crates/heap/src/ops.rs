@@ -44,7 +44,7 @@ pub(crate) enum Op {
         entry: Entry,
         expiry_ms: u64,
     },
-    /// An index of a collection was changed; `inverse` undoes it.
+    /// An index of a collection was changed; `inverse` undoes the change.
     Edited {
         table: TableId,
         id: CollectionId,
@@ -57,7 +57,8 @@ pub(crate) enum Op {
         end: End,
         count: usize,
     },
-    /// Items were removed from an end of a list. `items` is where they are among all popped items of the partition.
+    /// Items were removed from an end of a list. `items` locates them among the items that the transaction has popped
+    /// in the partition.
     Popped {
         table: TableId,
         id: CollectionId,
@@ -99,14 +100,16 @@ impl Op {
     }
 }
 
-/// The position of the copy of a key; empty for tables without an ordered index.
+/// The position and length of a key's copy in the bytes that `PartUndo` keeps. The length is 0 if the table has no
+/// ordered index.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct KeyCopy {
     pub(crate) at: usize,
     pub(crate) bytes: usize,
 }
 
-/// The position and number of the items of one removal among all popped items of a partition.
+/// The items of one removal, as a range of the items that the transaction has popped in the partition. `from` is the
+/// index of the first item.
 #[derive(Clone, Copy)]
 pub(crate) struct PoppedItems {
     pub(crate) from: usize,

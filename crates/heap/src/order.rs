@@ -1,22 +1,22 @@
-//! The order-statistics index of a sorted set: a B+tree of (score, entry) that counts.
+//! The order-statistics index of a sorted set: a B+tree of (score, entry) pairs, with counts.
 //!
-//! A sorted set must answer three questions: the rank of a member, the member at a rank, and the stretch between two
-//! scores or two members. So an inner node keeps for each child the number of items below it, and each question takes
-//! one descent. An item is 16 bytes: the score as an integer that sorts like it, and the [`Entry`] with the place of
-//! the row. The member itself is only in its page, so nothing is stored twice. A caller finds an item's rank by a
-//! predicate that reads pages, and inserts and removes items by rank. So undoing a change reads no page. This matters
-//! because a rollback restores the pages first.
+//! A sorted set must answer three questions: the rank of a member, the member at a rank, and the members between two
+//! scores or between two members. So an inner node keeps for each child the number of items below it. One descent then
+//! answers each question. An item is 16 bytes: the score as an integer that sorts as the score does, and the [`Entry`]
+//! with the place of the row. The member itself is only in a page, so no byte is stored twice. To find an item's rank,
+//! a caller passes a predicate that reads pages. Items are inserted and removed by rank, so undoing a change reads no
+//! page. This is necessary because a rollback restores the pages first.
 //!
 //! Memory matters more than the last nanosecond. The array of a node grows by eight items at a time. So a node that is
-//! two thirds full takes little more than two thirds of the memory of a full one. A node at the tree's edge is split at
-//! its end and not in the middle, so that ascending scores (times, counters) leave full nodes behind.
+//! two thirds full takes little more than two thirds of the memory of a full one. An insertion at the tree's edge
+//! splits a node at the node's end and not in the middle. So ascending scores (times, counters) leave full nodes.
 //!
-//! Invariants, which [`check`](OrderIndex::check) walks in tests: all leaves are equally deep; items ascend strictly. A
-//! child's `low` is exactly its smallest item, because a separator that named a removed row could not be compared. A
-//! child's `count` is exact. A node that is not at an edge of the tree has at least a quarter of its items. `bytes` is
-//! the size of the arrays.
+//! Invariants, which tests verify with [`check`](OrderIndex::check): all leaves are equally deep; items ascend
+//! strictly. A child's `low` is exactly the child's smallest item, and never a removed item. A removed item has no row,
+//! so it could not be compared. A child's `count` is exact. A node that is not at an edge of the tree is at least a
+//! quarter full. `bytes` is the size of the arrays.
 //!
-//! -0.0 and 0.0 are the same score here, because they compare equal. A caller that displays a score reads it from the
+//! -0.0 and 0.0 are one score here, because the two compare equal. A caller that displays a score reads it from the
 //! row.
 
 mod array;
@@ -39,7 +39,7 @@ fn key_of(score: f64) -> u64 {
     if bits & SIGN == 0 { bits | SIGN } else { !bits }
 }
 
-/// Returns the score of a sorting integer.
+/// Returns the score that [`key_of`] made this integer from.
 fn score_of(key: u64) -> f64 {
     f64::from_bits(if key & SIGN == 0 { !key } else { key & !SIGN })
 }
@@ -106,10 +106,10 @@ impl OrderIndex {
         debug_assert_eq!(self.root.count(), self.len, "each item is counted once");
     }
 
-    /// Removes the item at a rank.
+    /// Removes the item at a rank and returns it.
     ///
     /// # Panics
-    /// Panics if there is no such item.
+    /// Panics if the item does not exist.
     pub(crate) fn remove_at(&mut self, rank: u64) -> (f64, Entry) {
         assert!(rank < self.len, "rank {rank} of {}", self.len);
         let removed = self.root.remove_at(rank, &mut self.bytes);
@@ -120,17 +120,18 @@ impl OrderIndex {
         removed.open()
     }
 
-    /// Returns the item at a rank.
+    /// Returns the item at a rank, or `None` if the rank is too high.
     pub(crate) fn at(&self, rank: u64) -> Option<(f64, Entry)> {
         self.root.at(rank).map(Item::open)
     }
 
-    /// Returns the number of items for which `pred` holds. `pred` must hold for a prefix of the items and for no other.
+    /// Returns the number of items before the first item that `pred` refuses. `pred` must accept a prefix of the items,
+    /// and refuse all later items.
     pub(crate) fn partition_point(&self, pred: impl FnMut(f64, Entry) -> bool) -> u64 {
         self.partition(pred).0
     }
 
-    /// Like [`partition_point`](Self::partition_point), but also returns the first item for which `pred` does not hold.
+    /// Like [`partition_point`](Self::partition_point), but also returns the first item that `pred` refuses.
     pub(crate) fn partition(
         &self,
         mut pred: impl FnMut(f64, Entry) -> bool,
@@ -140,7 +141,8 @@ impl OrderIndex {
         (rank, next.map(Item::open))
     }
 
-    /// Returns the items from rank `from` to before rank `to`. They can be read from both ends.
+    /// Returns the items at the ranks from `from` up to, but not including, `to`. The caller can read the items from
+    /// the front and from the back.
     pub(crate) fn range(&self, from: u64, to: u64) -> Range<'_> {
         let to = to.min(self.len);
         Range::new(&self.root, from.min(to), to)

@@ -1,12 +1,11 @@
 //! Collections that no key names any more.
 //!
-//! DEL and overwrites change only the header of a collection. If the collection has few rows, the same transaction
-//! removes them. A big collection becomes an *orphan*, which no command can read. Its rows are removed in steps, each a
-//! separate logged transaction. The list of orphans is kept only in memory: a restart lists every collection that no
-//! header names.
+//! DEL and overwrites remove the header of a collection. The transaction also removes the rows of a small collection. A
+//! big collection becomes an *orphan*, which no command can read. Its rows are removed in steps, each a separate logged
+//! transaction. The list of orphans is kept only in memory: a restart lists every collection that no header names.
 //!
-//! A client that makes and deletes big collections in a loop could outrun the background. So while more than
-//! [`OrphanLimits::debt_rows`] rows wait, writing an element first removes two of them.
+//! A client that makes and deletes big collections in a loop could outrun the purge in the background. So while more
+//! than [`OrphanLimits::debt_rows`] rows wait, each write of an element first removes two of these rows.
 
 use perdura_base::TableId;
 use perdura_base::flaw::{Flaw, armed};
@@ -30,12 +29,12 @@ use crate::trim::trim;
 use crate::undo::{PartUndo, Undo};
 
 impl Partition {
-    /// Sets the limits on what is removed at once and in steps.
+    /// Sets the limits on the rows and pages that are removed at once or in one step.
     pub fn set_orphan_limits(&mut self, limits: OrphanLimits) {
         self.orphan_limits = limits;
     }
 
-    /// Removes a collection whose header is gone, or makes it an orphan if it is big.
+    /// Removes a collection without a header. If the collection is big, makes it an orphan instead.
     pub fn orphan(&mut self, undo: &mut Undo, id: TableId, collection: CollectionId) {
         let part = undo.part_mut(self.pages.id);
         let Some(table) = self.tables.get_mut(&id) else {
@@ -95,8 +94,8 @@ impl Partition {
         u64::try_from(rows.sum::<usize>()).unwrap_or(u64::MAX)
     }
 
-    /// Frees two pages of an orphan's long chain for each page that is about to be written. So overwriting long strings
-    /// cannot outrun the purge.
+    /// Frees pages of an orphan's long chain: two for each page that is about to be written. So overwriting long
+    /// strings cannot outrun the purge.
     pub(crate) fn pay_for_chains(&mut self, undo: &mut Undo, id: TableId, pages: usize) {
         let part = undo.part_mut(self.pages.id);
         if let Some(table) = self.tables.get_mut(&id)
@@ -111,7 +110,7 @@ impl Partition {
         }
     }
 
-    /// Removes two rows of orphans for each element that is about to be written, as long as too many rows wait.
+    /// Removes rows of orphans while too many wait: at most two for each element that is about to be written.
     pub(crate) fn pay_for_orphans(&mut self, undo: &mut Undo, id: TableId, elements: usize) {
         let Some(table) = self.tables.get_mut(&id) else {
             return;
@@ -142,18 +141,19 @@ fn chain_pages_of(pages: &Pages, collection: &Collection) -> usize {
     pages.sum()
 }
 
-/// The most that one call of [`remove_rows`] removes of a collection.
+/// The limits of one call of [`remove_rows`].
 #[derive(Clone, Copy)]
 struct Bounds {
-    /// The most rows.
+    /// The maximum number of rows.
     rows: usize,
-    /// The most pages in the chains of these rows. A single row may exceed it.
+    /// The maximum number of pages in the chains of the removed rows, taken together. The chain of a single row may
+    /// exceed it.
     chain_pages: usize,
 }
 
-/// Removes rows of a collection up to the bounds, and the collection itself with its last row. If the last item of a
-/// list has a longer chain than the bound, frees only a part of that chain. Returns the number of rows removed if that
-/// emptied the collection, otherwise `bounds.rows`, even if pages were the limit.
+/// Removes rows of a collection until a limit in `bounds` is met or no row is left. If no row is left, removes the
+/// collection too, and returns the number of rows removed. Otherwise returns `bounds.rows`, even if the limit on pages
+/// was met first. If the chain of a list's last item exceeds that limit, frees only a part of the chain.
 fn remove_rows(
     pages: &mut Pages,
     table: &mut Table,
@@ -221,7 +221,7 @@ fn remove_any(
         }
         Index::Names(names) => {
             // A removal moves only later entries, into the gap. So only a rollback or the shrinking of an array can put
-            // an entry before the place reached.
+            // an entry before the place that the purge has reached.
             let from = found.purged;
             let place = names
                 .next_taken(from)

@@ -1,8 +1,8 @@
 //! Overwriting a row in place when little of it changes.
 //!
-//! A row of numbers is often changed a few bytes at a time. Then only the *cells* that differ are saved and written. A
-//! slot has at most 64 cells of at least eight bytes each, so that one word lists the saved cells. If the new value has
-//! another length, or the value lies in a chain of pages, the whole row is written.
+//! A row of numbers is often changed a few bytes at a time. Then an overwrite saves and writes only the *cells* that
+//! differ. A slot has at most 64 cells of at least eight bytes each, so one word can list the saved cells. If the new
+//! value has a different length, or the old value lies in a chain of pages, the whole row is written.
 
 use perdura_base::Result;
 use perdura_page::{Kind, Place};
@@ -16,10 +16,10 @@ use crate::secondary;
 use crate::spot::Spot;
 use crate::undo::{PartUndo, Undo};
 
-/// The number of bytes of a value that are compared at once.
+/// The number of bytes of a value that one comparison covers.
 const BLOCK: usize = 32;
 
-/// Returns the cells of a slot that differ from a value that is to be written at `at`.
+/// Returns the cells of a slot that would change if `value` were written at `at`.
 fn differing(slot: &[u8], at: usize, value: &[u8]) -> Cells {
     let bytes = cell_bytes(slot.len());
     let (old, old_rest) = slot[at..at + value.len()].as_chunks::<BLOCK>();
@@ -34,7 +34,8 @@ fn differing(slot: &[u8], at: usize, value: &[u8]) -> Cells {
     cells | differing_of(old_rest, new_rest, from, bytes)
 }
 
-/// Returns the cells, of `bytes` bytes each, in which `old` and `new` differ. Both begin at `from` in the slot.
+/// Returns the cells in which `old` and `new` differ. A cell has `bytes` bytes. `old` and `new` begin at `from` in the
+/// slot.
 fn differing_of(old: &[u8], new: &[u8], from: usize, bytes: usize) -> Cells {
     let mut cells = 0;
     let mut mark = |at: usize| cells |= 1 << ((from + at) / bytes);
@@ -58,11 +59,11 @@ fn differing_of(old: &[u8], new: &[u8], from: usize, bytes: usize) -> Cells {
 }
 
 impl Partition {
-    /// Overwrites the value of a key's row. The row must be a string. Returns false if there is no such row. The expiry
-    /// stays.
+    /// Overwrites the value of a key's row, and keeps the row's expiry. The row must be a string. Returns false if the
+    /// key has no row.
     ///
     /// # Errors
-    /// Like [`put`](Self::put). A value of the same length that lies in its slot is never refused.
+    /// Like [`put`](Self::put). If the old value lies in its slot and has the length of `value`, the call never fails.
     pub fn overwrite(&mut self, undo: &mut Undo, to: TableKey<'_>, value: &[u8]) -> Result<bool> {
         self.overwrite_at(undo, to, None, value)
     }
@@ -129,7 +130,7 @@ fn patch(pages: &mut Pages, part: &mut PartUndo, entry: Entry, at: usize, value:
     if cells == 0 {
         return;
     }
-    // Including a gap of one cell costs less than another save.
+    // A single unchanged cell between two changed cells is included, because that costs less than another save.
     let cells = cells | (cells << 1 & cells >> 1);
     part.save_cells(page, local, begin..begin + bytes, cells);
     let slot = &mut pages.page_mut(local)[begin..begin + bytes];

@@ -1,11 +1,12 @@
 //! The pages of one partition: chunks of zeroed memory, and the lists of free pages.
 //!
-//! A page at or above a [pool](crate::pools)'s `fresh` was never used. A page below it that is not in use is on its
-//! pool's free list and keeps its old bytes as garbage. Using it again is logged like any change. A page on the list is
-//! checked when it is popped, so a rollback does not have to correct the list.
+//! A page at or above the `fresh` of its [pool](crate::pools) was never used. An unused page below `fresh` is on the
+//! pool's free list, and keeps its old bytes as garbage. Its next use is logged like any change. A rollback does not
+//! correct the free list. Instead, a page is checked when it is popped from the list.
 //!
 //! A page is *born* when it is used for the first time. It then gets the current checkpoint epoch, read under the
-//! latch. If it is born during a sweep, that sweep's image does not have it, and the tags of its records show this.
+//! latch. If a page is born during a sweep, that sweep's image does not have the page. The tags (checkpoint epochs) of
+//! the page's records show this.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,50 +30,51 @@ pub(crate) const PAGE_MEMORY: u64 = 16 * 1024;
 pub(crate) struct PageState {
     /// The number of free slots of a slotted page.
     pub(crate) free_slots: u16,
-    /// A copy of the class of a slotted page. With it, finding a row waits for one cache line, the row's, and not for
-    /// the header's first.
+    /// A copy of a slotted page's class. A search for a row uses the copy, and so need not wait for the cache line of
+    /// the page's header.
     pub(crate) class: SlotClass,
-    /// One bit for each image slot that does not hold the page's present contents.
+    /// One bit for each image slot. A set bit says that the slot does not hold the page's present contents.
     pub(crate) dirty: u8,
     /// The bits of [`flag`].
     pub(crate) flags: u8,
-    /// During a restart: the length of the page's longest [identity](perdura_page::row::identity_bytes) in the image,
-    /// below [`IDENTITY_UNKNOWN`] if it is known.
+    /// During a restart: the length of the longest [identity](perdura_page::row::identity_bytes) that the page has in
+    /// the image. It is [`IDENTITY_UNKNOWN`] if that length is unknown.
     pub(crate) identity: u8,
 }
 
-/// The value for a page whose identities are longer, or that has none.
+/// The value of [`PageState::identity`] if the length is unknown or does not fit the field.
 pub(crate) const IDENTITY_UNKNOWN: u8 = u8::MAX;
 
 /// Bits of [`PageState::flags`].
 pub(crate) mod flag {
-    /// The page is on an open list of its table.
+    /// The page is on its table's list of pages that may have a free slot.
     pub(crate) const OPEN: u8 = 1;
     /// The page is on the free list.
     pub(crate) const FREE: u8 = 2;
-    /// The page is in use, and on the memory account.
+    /// The page is in use, and the memory account counts it.
     pub(crate) const IN_USE: u8 = 4;
     /// During a restart: the page was loaded from the image.
     pub(crate) const IN_IMAGE: u8 = 8;
     /// During a restart: a record has changed the page.
     pub(crate) const CHANGED: u8 = 16;
-    /// During a restart: a later page is in use, and nothing has been written to this one.
+    /// During a restart: nothing has been written to the page yet, but a later page is in use.
     pub(crate) const UNTOUCHED: u8 = 32;
     /// During a restart: the image has a [special](perdura_page::row::is_special) row in this page.
     pub(crate) const SPECIAL: u8 = 64;
-    /// The page has rows of a key-addressed table, or had when it was freed. Its changes are not logged.
+    /// The page has rows of a key-addressed table, or had rows of one before it was freed. Its changes are not logged.
     pub(crate) const KEYED: u8 = 128;
 }
 
-/// The bits of both image slots.
+/// The bits of the image slots A and B.
 pub(crate) const DIRTY_BOTH: u8 = 3;
 
-/// A [pool](crate::pools): which of its pages were ever used, and which of them are free.
+/// A [pool](crate::pools): the bound below which its pages were used, and the list of its free pages.
 #[derive(Default)]
 pub(crate) struct Pool {
-    /// The first page of this pool that was never used, or a page of the other pool just before it.
+    /// A local index. Every page of the pool below this index was used, and no page of the pool at or above it was. The
+    /// page at this index may belong to the other pool.
     pub(crate) fresh: u32,
-    /// Pages that are not in use; checked when they are popped.
+    /// Pages that are not in use. A page is checked when it is popped, because it may be in use again.
     pub(crate) free: Vec<u32>,
 }
 
@@ -121,7 +123,7 @@ impl Pages {
         }
     }
 
-    /// Notes whether a table is attached as a key-addressed one.
+    /// Notes that a table is attached as a key-addressed table. If `keyed` is false, removes this note.
     pub(crate) fn note_keyed(&mut self, table: TableId, keyed: bool) {
         match self.keyed.binary_search(&table) {
             Err(at) if keyed => self.keyed.insert(at, table),
@@ -150,7 +152,7 @@ impl Pages {
         CkptEpoch(self.ckpt_epoch.load(Ordering::SeqCst))
     }
 
-    /// Returns the number of local pages of all chunks.
+    /// Returns how many local pages the chunks have, used or not.
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.states.len()).expect("at most 2^24 local pages")
     }
@@ -186,7 +188,7 @@ impl Pages {
             .expect("an existing page has an id")
     }
 
-    /// Returns the local index of a page; `None` if it belongs to another partition or was never used.
+    /// Returns the local index of a page, or `None` if the page was never used or is outside this partition.
     pub(crate) fn local(&self, page: PageId) -> Option<u32> {
         let mine = self.geometry.partition_of_page(page) == self.id;
         let local = self.geometry.local_index(page);
@@ -204,7 +206,7 @@ impl Pages {
         debug_assert_eq!(self.states.len(), self.chunks.len() * chunk_pages);
     }
 
-    /// Marks a page as used, during a restart. Returns whether nothing has been written to its memory yet.
+    /// Marks a page as used, during a restart. Returns whether nothing has been written to the page's memory yet.
     pub(crate) fn touch(&mut self, local: u32) -> bool {
         self.grow_to(local);
         let pool = self.pool_of(local);
@@ -225,7 +227,7 @@ impl Pages {
         untouched || local >= first
     }
 
-    /// Fails with `OutOfMemory` if `pages` more pages would exceed the memory limit. The catalog is never refused.
+    /// Fails with `OutOfMemory` if `pages` more pages would exceed the memory limit. Never fails for the catalog.
     pub(crate) fn check_room(&self, table: TableId, pages: usize) -> Result<()> {
         let bytes = u64::try_from(pages)
             .unwrap_or(u64::MAX)
@@ -255,12 +257,13 @@ impl Pages {
         Ok(local)
     }
 
-    /// Takes a page of a pool that is not in use but was used before.
+    /// Takes a page from a pool's free list. Returns `None` if no page of the list can be taken.
     fn take_free(&mut self, undo: &PartUndo, pool: usize) -> Option<u32> {
         let mut kept = Vec::new();
         let mut taken = None;
         while let Some(local) = self.pop_free(pool) {
-            // This transaction may have freed the page for a table whose records name pages. That page needs a record.
+            // If this transaction has freed the page from a page-addressed table, the log needs the page's record. So
+            // this page is not taken.
             let is_due = pool == 1 && !self.has_flag(local, flag::KEYED) && undo.changes(local);
             if !is_due {
                 taken = Some(local);
@@ -272,7 +275,7 @@ impl Pages {
         taken
     }
 
-    /// Takes a page of a pool that is not in use but was used before, even if a running transaction has changed it.
+    /// Takes a page from a pool's free list, even if a running transaction has changed the page.
     pub(crate) fn pop_free(&mut self, pool: usize) -> Option<u32> {
         while let Some(local) = self.pools[pool].free.pop() {
             debug_assert!(self.is_used(local), "a page on the free list was used");
@@ -284,7 +287,7 @@ impl Pages {
         None
     }
 
-    /// Takes a page of a pool that was never used.
+    /// Takes the first never used page of a pool.
     pub(crate) fn take_fresh(&mut self, pool: usize) -> Result<u32> {
         let local = self.first_fresh(pool);
         let Some(id) = self
@@ -320,8 +323,8 @@ impl Pages {
         }
     }
 
-    /// Saves the header, and the bitmap of the given class word by word. These are the ranges that changes of single
-    /// slots save, so that no ranges overlap.
+    /// Saves the header and each word of the bitmap of `class`, each as a separate range. A change of one slot uses the
+    /// same ranges. So two of these ranges are either equal or do not overlap.
     fn save_head(&self, undo: &mut PartUndo, local: u32, class: Option<SlotClass>) {
         let page = self.page(local);
         undo.save(page, local, META_BYTES, HEADER_BYTES - META_BYTES);
@@ -351,7 +354,8 @@ impl Pages {
         self.resync(local);
     }
 
-    /// Notes whether a page in use belongs to a key-addressed table, whose changes are not logged.
+    /// Sets or clears the mark that a page in use belongs to a key-addressed table. Changes of a marked page are not
+    /// logged.
     pub(crate) fn mark_keyed(&mut self, local: u32, keyed: bool) {
         let state = self.state(local);
         state.flags &= !flag::KEYED;
@@ -394,7 +398,7 @@ impl Pages {
         self.resync(local);
     }
 
-    /// Frees a page, whatever it holds. Its slots and content stay as garbage.
+    /// Frees a page of any kind. Its slots and content stay as garbage.
     pub(crate) fn free_page(&mut self, undo: &mut PartUndo, local: u32) {
         let page = self.page(local);
         let class = match layout::kind(page) {
@@ -409,7 +413,7 @@ impl Pages {
         self.resync(local);
     }
 
-    /// Updates the state kept in memory about a page from the page's bytes.
+    /// Updates the page's [`PageState`] from its bytes.
     pub(crate) fn resync(&mut self, local: u32) {
         let page = self.page(local);
         let kind = layout::kind(page);
@@ -483,7 +487,7 @@ impl Pages {
         Some(Located { place, entry, row })
     }
 
-    /// Returns whether the number of free slots kept for a slotted page agrees with its bitmap.
+    /// Returns whether the count of free slots in a slotted page's [`PageState`] agrees with the page's bitmap.
     pub(crate) fn counts_free_slots(&self, local: u32) -> bool {
         let state = &self.states[index(local)];
         let taken = layout::taken_count(self.page(local), state.class);

@@ -1,4 +1,4 @@
-//! The state under one latch: pages, tables, and the operations of readers.
+//! A partition: the pages and tables under one latch, and the functions that read them.
 
 use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
@@ -23,7 +23,8 @@ use crate::row_ref::RowRef;
 use crate::touch::Touch;
 use crate::undo::Undo;
 
-/// A part of the pages and rows, chosen by key hash. All methods run under the partition's latch.
+/// One part of a heap's pages and rows. The hash of a key decides the key's partition. All methods run under the
+/// partition's latch.
 pub struct Partition {
     id: PartitionId,
     last_write_epoch: Epoch,
@@ -32,23 +33,23 @@ pub struct Partition {
     pub(crate) tables: BTreeMap<TableId, Table>,
     /// The id that the next collection gets.
     pub(crate) next_collection: u64,
-    /// The headers found during a restart.
+    /// The headers of collections that were found during a restart.
     pub(crate) headers: Vec<FoundHeader>,
     pub(crate) orphan_limits: OrphanLimits,
-    /// The page at which the next reclaim begins.
+    /// The local page at which the next call of [`reclaim`](Partition::reclaim) begins.
     reclaim_next: u32,
-    /// The update numbers replayed during a restart, by local page.
+    /// For each local page, the update numbers that a restart has replayed.
     pub(crate) touched: Vec<Touch>,
     /// The bytes that records changed during a restart.
     pub(crate) marks: Marks,
-    /// The second with which accesses are noted now.
+    /// The time of the transaction that holds the latch, in seconds. An access to a key is noted with this time.
     pub(crate) now_second: u32,
-    /// True if tables note the times at which their keys are used.
+    /// True if tables note the times of accesses to keys.
     pub(crate) notes_accesses: bool,
     pub(crate) cuts: Cuts,
 }
 
-/// The indexes of a detached table. Dropping them takes a while, so the caller should drop them without the latch.
+/// The indexes of a detached table. Dropping them takes a while, so the caller should release the latch first.
 pub struct DetachedTable {
     _table: Table,
 }
@@ -73,7 +74,7 @@ impl Partition {
         }
     }
 
-    /// Returns the number of the partition.
+    /// Returns the partition's id.
     #[must_use]
     pub fn id(&self) -> PartitionId {
         self.id
@@ -87,8 +88,8 @@ impl Partition {
             .map_or(0, |t| u64::try_from(t.hash.len()).unwrap_or(u64::MAX))
     }
 
-    /// Returns whether a table may have a key in this partition that has not expired at `now_ms`. Keys without an
-    /// expiry make it true. If all keys have expiries, it is true if the latest of them is after `now_ms`.
+    /// Returns whether some key of a table in this partition may be unexpired at `now_ms`: a key has no expiry, or the
+    /// latest expiry is after `now_ms`.
     #[must_use]
     pub fn may_live(&self, table: TableId, now_ms: u64) -> bool {
         self.tables.get(&table).is_some_and(|table| {
@@ -112,8 +113,8 @@ impl Partition {
             .map_or(0, |t| u64::try_from(t.expiries.len()).unwrap_or(u64::MAX))
     }
 
-    /// Returns whether the purge has nothing to do at `now_ms`: no table has an expired key, and no orphan has a row.
-    /// This is cheaper than checking table by table.
+    /// Returns whether the purge has nothing to do at `now_ms`: no table has an expired key, and no orphaned collection
+    /// has a row. This is cheaper than checking table by table.
     #[must_use]
     pub fn is_purged(&self, now_ms: u64) -> bool {
         let mut tables = self.tables.values();
@@ -123,7 +124,7 @@ impl Partition {
         })
     }
 
-    /// Returns at most `max` keys that have expired at `now_ms`, the longest overdue first.
+    /// Returns at most `max` keys that have expired at `now_ms`. The key with the earliest expiry comes first.
     #[must_use]
     pub fn expired(&self, table: TableId, now_ms: u64, max: usize) -> Vec<Vec<u8>> {
         let Some(table) = self.tables.get(&table) else {
@@ -142,8 +143,8 @@ impl Partition {
         (found.owner != Owner::Orphan).then(|| Elements::new(&self.pages, found))
     }
 
-    /// Returns the number of slots that hold a row of a table: the rows of its keys, its collections and its orphans.
-    /// They are counted in the pages, so that rows that are in no index are included.
+    /// Returns how many slots hold a row of a table: a row of a key, a collection or an orphan. The slots are counted
+    /// in the pages, so rows that no index has are included.
     #[must_use]
     pub fn slots_taken(&self, table: TableId) -> u64 {
         let rows = |local: u32| {
@@ -157,7 +158,7 @@ impl Partition {
         u64::try_from(rows).unwrap_or(u64::MAX)
     }
 
-    /// Returns the number of pages that a table uses. When its last row is removed, the table uses none.
+    /// Returns the number of pages that a table uses; 0 once its last row was removed.
     #[must_use]
     pub fn pages_held(&self, table: TableId) -> u64 {
         let held = |local: &u32| {
@@ -199,9 +200,9 @@ impl Partition {
             .collect()
     }
 
-    /// Returns the rows of a table in the order of an index; they can be read from both ends. In a secondary index the
-    /// range is over derived keys followed by the primary key. If the range is empty or the index does not exist,
-    /// returns no rows.
+    /// Returns the rows of a table in the order of an index. The iterator can be read from the front and from the back.
+    /// The bounds of a secondary index are derived keys followed by the primary key. If the range is empty or the index
+    /// does not exist, the iterator has no rows.
     pub fn rows<'a>(
         &'a self,
         table: TableId,
@@ -217,7 +218,7 @@ impl Partition {
         entries.filter_map(|(_, entry)| self.row(entry))
     }
 
-    /// Returns a key chosen by the random number `r`. All keys are nearly equally likely.
+    /// Returns the row of a key that the random number `r` chooses. All keys are nearly equally likely.
     #[must_use]
     pub fn random_row(&self, table: TableId, r: u64) -> Option<RowRef<'_>> {
         self.row(self.tables.get(&table)?.hash.random(r)?)
@@ -242,7 +243,7 @@ impl Partition {
         }
     }
 
-    /// Detaches a table. Its pages wait for [`reclaim`](Self::reclaim).
+    /// Detaches a table. [`reclaim`](Self::reclaim) frees its pages later.
     pub fn detach_table(&mut self, id: TableId) -> Option<DetachedTable> {
         let mut table = self.tables.remove(&id)?;
         table.unaccount(&self.pages.memory);
@@ -253,8 +254,8 @@ impl Partition {
         Some(DetachedTable { _table: table })
     }
 
-    /// Frees at most `max_pages` pages of tables that are not attached, and logs this like any change. Returns the
-    /// number of pages freed; 0 means that a full pass found none.
+    /// Frees at most `max_pages` pages of tables that are not attached, and logs this like any change. Returns how many
+    /// pages it freed; 0 if a full pass found none.
     pub fn reclaim(&mut self, undo: &mut Undo, max_pages: usize) -> usize {
         let part = undo.part_mut(self.id);
         let mut freed = 0;
@@ -296,8 +297,8 @@ impl Partition {
         self.last_write_epoch = epoch;
     }
 
-    /// Returns the sequence number of the last transaction that wrote typed tables or was a command. Only transactions
-    /// with this partition among their parts count. Returns 0 before the first.
+    /// Returns the sequence number of the last transaction of this partition that wrote typed tables or was logged as a
+    /// command. Returns 0 before the partition's first typed write or logged command.
     #[must_use]
     pub fn pseq(&self) -> u64 {
         self.pseq

@@ -1,9 +1,9 @@
 //! Writing to a part of a string in place: SETRANGE, SETBIT and APPEND on long values.
 //!
-//! A value that fits a slot is rewritten as a whole; its record has only the bytes that differ. A value in a chain of
-//! pages may have megabytes, so only the pages that change are touched. No other operation logs differences of a
-//! chain's pages; all others write fresh pages. Saves are whole spans of a page, so that several writes of one
-//! transaction share them.
+//! A value that fits a slot is rewritten as a whole, but its log record has only the differing bytes. A value in a
+//! chain of pages may have megabytes. So only the pages that change are written, and only their differences are logged.
+//! All other operations write a chain's content to fresh pages. Each save covers a whole span of a page, so that
+//! several writes of one transaction share one save.
 
 use perdura_base::{Result, TableId};
 use perdura_page::layout::{self, CHAIN_BYTES, HEADER_BYTES, META_BYTES};
@@ -15,12 +15,12 @@ use crate::pages::Pages;
 use crate::partition::Partition;
 use crate::undo::{PartUndo, Undo};
 
-/// The number of bytes of a chain's page that one save covers.
+/// The number of bytes that one save covers in a page of a chain.
 const SPAN: usize = 256;
 
 impl Partition {
-    /// Writes `bytes` at offset `at` of the string of a key. The string is created if it does not exist, and becomes
-    /// longer if it is too short; a gap is filled with zeros. The expiry stays. Returns the string's new length.
+    /// Writes `bytes` into the string of a key, at offset `at`. Creates a missing string, and makes a short string
+    /// longer. A gap is filled with zeros. The expiry stays. Returns the string's new length.
     ///
     /// # Errors
     /// Fails like [`put`](Self::put). After an error the transaction must be rolled back.
@@ -39,7 +39,8 @@ impl Partition {
         let attached = self.tables.get(&table);
         let derives = attached.is_some_and(|table| table.form.derive.is_some());
         let chain = found.and_then(|row| row.chain());
-        // A table with secondary indexes needs the whole row, because their keys are derived from it.
+        // Keys of secondary indexes are derived from the whole row. So if the table has secondary indexes, the row is
+        // rewritten.
         if let Some(chain) = chain.filter(|_| !derives) {
             let Span {
                 first,
@@ -49,7 +50,8 @@ impl Partition {
             let key_bytes = chain_bytes - old_len;
             let over = bytes.len().min(old_len.saturating_sub(at));
             let (over, behind) = bytes.split_at(over);
-            // The head is written first. As long as head and chain agree, a key in the chain can be found.
+            // The row's head is written before the chain changes. If the chain also holds the key, the row can be found
+            // only while head and chain agree.
             if len > old_len {
                 let row = Row::large(key, len, first, hash.0, expiry_ms).with_kind(Kind::String);
                 self.replace_head(undo, to, &row)?;
@@ -75,7 +77,7 @@ impl Partition {
 }
 
 impl Pages {
-    /// Overwrites `bytes` at offset `at` of a chain's content.
+    /// Writes `bytes` over a chain's content, at offset `at`.
     fn write_in_chain(&mut self, undo: &mut PartUndo, chain: Span, at: usize, bytes: &[u8]) {
         let touched = at / CHAIN_BYTES..(at + bytes.len()).div_ceil(CHAIN_BYTES);
         let locals: Vec<u32> = self
@@ -92,7 +94,7 @@ impl Pages {
         }
     }
 
-    /// Overwrites `bytes` at offset `at` of the content of one page of a chain.
+    /// Writes `bytes` over the content of one page of a chain, at offset `at`.
     fn write_in_page(&mut self, undo: &mut PartUndo, local: u32, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= CHAIN_BYTES, "a piece lies in its page");
         for span in at / SPAN..(at + bytes.len()).div_ceil(SPAN) {
@@ -104,7 +106,7 @@ impl Pages {
         self.page_mut(local)[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Makes a chain longer: fills its last page, and adds fresh pages.
+    /// Makes a chain longer: fills its last page, then adds fresh pages.
     fn extend_chain(
         &mut self,
         undo: &mut PartUndo,

@@ -1,18 +1,20 @@
 //! The two pools of a partition's pages.
 //!
-//! The pages of a table whose log records name keys change without page records. Other tables have records that are
-//! differences of pages. If such a table got a page of the first kind, a restart would apply these differences to
-//! unknown bytes. So each partition has two pools. Key-addressed tables take pages only from odd chunks, counted within
-//! the partition, and all other tables only from even chunks. Only *taking* a page depends on the pool. A database from
-//! before the pools may have pages of other tables in odd chunks. These pages stay in use until they are freed.
+//! Changes of a key-addressed table are logged by key, so its pages change without page records. The records of all
+//! other tables are differences of pages. Suppose a table with page records took a page that a key-addressed table had
+//! used. A restart would then apply the differences to unknown bytes. So each partition has two pools. Key-addressed
+//! tables take pages only from odd chunks, counted within the partition, and all other tables only from even chunks.
+//! A database that is older than the pools may have pages of other tables in odd chunks. These pages stay in use until
+//! they are freed, because the pool only decides which pages a table may *take*.
 //!
-//! A free page of an odd chunk may have old log records. They do no harm, because no later record of that page follows.
+//! The log may have old records of a free page in an odd chunk. They do no harm, because no later record of that page
+//! follows.
 
 use perdura_base::flaw::{Flaw, armed};
 
 use crate::pages::{Pages, index};
 
-/// The pages of a partition that had been used up to a certain time.
+/// The pages of a partition that had been used when this value was made.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     fresh: [u32; 2],
@@ -20,19 +22,19 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// Returns whether a page had been used up to that time.
+    /// Returns whether a page had been used when this value was made.
     pub(crate) fn holds(&self, local: u32) -> bool {
         local < self.fresh[usize::from(local / self.chunk_pages % 2 == 1)]
     }
 
-    /// Returns the first page behind all pages that had been used.
+    /// Returns the first local index above all pages of the extent.
     pub(crate) fn end(&self) -> u32 {
         self.fresh[0].max(self.fresh[1])
     }
 }
 
 impl Pages {
-    /// Returns the pages that have been used up to now.
+    /// Returns the extent of the pages used so far.
     pub(crate) fn extent(&self) -> Extent {
         Extent {
             fresh: [0, 1].map(|pool| self.pools[pool].fresh),
@@ -45,8 +47,8 @@ impl Pages {
         index(local) / usize::from(self.geometry.chunk_pages) % 2
     }
 
-    /// Returns the index of the pool from which pages of key-addressed tables (`keyed`) or of all other tables are
-    /// taken.
+    /// Returns the index of a pool. If `keyed` is true, it is the pool of key-addressed tables. Otherwise it is the
+    /// pool of all other tables.
     pub(crate) fn pool_for(&self, keyed: bool) -> usize {
         usize::from(keyed && !armed(Flaw::PoolsShared))
     }
@@ -68,7 +70,7 @@ impl Pages {
         })
     }
 
-    /// Returns the first page of a pool that was never used.
+    /// Returns a pool's first page that was never used.
     pub(crate) fn first_fresh(&self, pool: usize) -> u32 {
         let fresh = self.pools[pool].fresh;
         if self.pool_of(fresh) == pool {

@@ -1,23 +1,26 @@
-//! Restart: the pages of the image and the records of the log are combined in memory, in any order. The update numbers
-//! are checked.
+//! The restart of a partition: pages of the image and records of the log are combined in memory, in any order. Then the
+//! update numbers are checked.
 //!
-//! Every record is applied. The caller has already compared its tag with the image's epoch. Memory begins as zeros, and
-//! the records are XOR differences, so the order of an image page and its records does not matter. If no record has
-//! changed a page yet, the image's page is assigned to it. Otherwise the image's page is XORed over the logged region.
-//! The 16 bytes of meta before that region are in no record, so they are always assigned from the image.
+//! Every record that the caller passes is applied. The caller has already compared the record's tag with the image's
+//! epoch. Memory begins as zeros, and records are XOR differences, so the order of an image page and its records does
+//! not matter. If no record has changed a page yet, the image's page is assigned to it. Otherwise the logged region of
+//! the image's page is XORed into it. The 16 bytes of meta before that region are in no record, so they are always
+//! assigned from the image.
 //!
-//! XOR itself cannot detect a lost or doubled record. So for each page the update numbers of the applied records must
-//! be exactly those that follow the image's number, each once. The image's number may become known last. So numbers are
-//! noted when their records are applied, as distances from the first one noted. This also handles the wrap at 2^32. At
-//! the end the noted numbers are compared as a set: by count, lowest, highest and a sum of mixed values. Changes
-//! without numbers (of interleaved transactions, whose clean rollbacks leave no record) are not counted.
+//! XOR itself cannot detect a lost or doubled record. So the update numbers of a page's applied records must be exactly
+//! the next numbers after the image's number, each once. The image's page may be loaded after its records. So the
+//! number of each applied record is noted, and the noted numbers are checked at the end. A number is noted as its
+//! distance from the first noted number. Distances stay right when the numbers wrap at 2^32. The check compares the
+//! count, the lowest number, the highest number and a sum of hashes of the numbers. Changes of interleaved transactions
+//! have no update numbers and are not counted. A clean rollback of an interleaved transaction leaves no record.
 //!
 //! # Source
 //! Differential logging, algorithm 3 (one-pass restart), in the simpler form that suffices if only whole committed
-//! groups are in the log. Section 4.3, fully parallel restart: log and backup are played at the same time onto zeros.
+//! groups are in the log. Section 4.3, fully parallel restart: log and backup are played onto zeros in parallel.
 //! # Deviations
-//! The paper does not say how a restart ends. Here every page becomes dirty for the other image, which may be half a
-//! checkpoint. Every page that the restart has changed also becomes dirty for this image.
+//! The paper does not say how a restart ends. Here every page becomes dirty for the image that was not loaded, because
+//! that image may be from an unfinished checkpoint. Every page that the restart has changed also becomes dirty for the
+//! loaded image.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, Result, Useq};
@@ -30,21 +33,24 @@ use crate::pages::{DIRTY_BOTH, IDENTITY_UNKNOWN, PageState, flag, index};
 use crate::partition::Partition;
 use crate::touch::Touch;
 
-/// The number of first pages of a partition that are not filled with zeros. They take only the memory that their
-/// records reach, as before the restart. In a small database the last page of each partition has hardly any contents,
-/// and filling it would take a large part of the memory.
+/// The number of pages at the beginning of a partition that a restart does not fill with zeros. Only the parts of such
+/// a page that records write take memory. Before the restart, too, only the written parts of the page took memory. In a
+/// small database the last page of each partition is almost empty. Filling these pages would take a large part of the
+/// memory.
 const SPARSE_PAGES: u32 = 24;
 
-/// A page for which the update numbers of the replayed records are not exactly `image_useq + 1 ..= last`, each once.
+/// A page whose replayed records have wrong update numbers. Correct numbers are exactly `image_useq + 1 ..= last`, each
+/// once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UseqGap {
     /// The page.
     pub page: PageId,
     /// The update number of the page in its image; 0 if the image does not have the page.
     pub image_useq: Useq,
-    /// The number of records that were applied to the page.
+    /// The number of records applied to the page.
     pub seen: u32,
-    /// The lowest update number that was applied. Numbers are compared on the circle that begins at the image's.
+    /// The lowest update number that was applied. Numbers wrap at 2^32, so they are ordered by their distance from the
+    /// image's number.
     pub first: Useq,
     /// The highest update number that was applied.
     pub last: Useq,
@@ -54,8 +60,8 @@ impl Partition {
     /// Loads a page of an image, before or after records are applied to the page.
     ///
     /// # Panics
-    /// Panics if `bytes` is not a page, if the page was already loaded and then changed, or beyond the 2^24 local pages
-    /// that [`apply`](Self::apply) accepts.
+    /// Panics if `bytes` is not a page, if the page was loaded and then changed, or if `local` is above the limit of
+    /// [`apply`](Self::apply), 2^24 pages.
     pub fn load_page(&mut self, local: u32, bytes: &[u8]) {
         assert_eq!(bytes.len(), PAGE_BYTES);
         assert!(local < LOCAL_PAGES_MAX);
@@ -106,8 +112,8 @@ impl Partition {
         record.xor_into(self.pages.page_mut(local));
     }
 
-    /// Makes a change of an interleaved transaction if `redo` is true, otherwise undoes it. Such pages have no update
-    /// numbers.
+    /// Redoes a change of an interleaved transaction if `redo` is true, otherwise undoes it. Such changes have no
+    /// update numbers.
     ///
     /// # Errors
     /// Fails with `Corrupt` if the page cannot belong to this partition.
@@ -151,8 +157,8 @@ impl Partition {
         Ok(local)
     }
 
-    /// Returns the pages whose applied records have a gap or a duplicate. The caller calls it when image and records
-    /// have all been applied, before [`finish_restart`](Self::finish_restart).
+    /// Returns the pages with a gap or a duplicate in the applied records. The caller has loaded the image and applied
+    /// all records, and has not called [`finish_restart`](Self::finish_restart) yet.
     #[must_use]
     pub fn useq_gaps(&self) -> Vec<UseqGap> {
         let touched = (0u32..).zip(&self.touched).filter(|(_, t)| t.count > 0);
@@ -169,18 +175,18 @@ impl Partition {
             .collect()
     }
 
-    /// Returns the number of pages that records have changed. The caller calls it before the indexes are built.
+    /// Returns how many pages were changed by records. The caller calls it before the indexes are built.
     #[must_use]
     pub fn touched_pages(&self) -> u64 {
         let changed = |state: &&PageState| state.flags & flag::CHANGED != 0;
         u64::try_from(self.pages.states.iter().filter(changed).count()).unwrap_or(u64::MAX)
     }
 
-    /// Ends the replay. Every page gets the epoch `tag`, which is at least the image's, so that the image does not
-    /// count as containing the page's next record. A page that records have changed gets the update number of the last
-    /// one. Every page becomes dirty for the slot that is not the image's. A page becomes dirty for the image's slot
-    /// too if a record has changed it or the image does not have it. Without an image every page becomes dirty for both
-    /// slots.
+    /// Ends the replay. Every page gets the epoch `tag`, which is at least the image's epoch. The page's next record
+    /// has this tag, so the record does not count as part of the image. A page that records have changed gets the
+    /// highest applied update number.
+    /// Every page becomes dirty for the image slot that was not loaded. A page becomes dirty for the loaded slot too if
+    /// a record has changed it or the image does not have it. Without an image every page becomes dirty for each slot.
     pub fn finish_restart(&mut self, tag: CkptEpoch, image_slot: Option<ImageSlot>) {
         let bit = |slot: ImageSlot| 1u8 << slot.index();
         assert!(self.touched.len() <= self.pages.states.len());

@@ -9,7 +9,7 @@ use crate::chain::{Pieces, ValueCursor};
 use crate::name_place::place_of;
 use crate::pages::Pages;
 
-/// The most bytes of an encoded home: two varints, of 16 and of 64 bits.
+/// The maximum length, in bytes, of an encoded home. A home is encoded as a 16-bit varint and a 64-bit varint.
 const HOME_BYTES_MAX: usize = 3 + 10;
 
 /// A reference to a row in its page. It borrows the latched partition.
@@ -30,8 +30,8 @@ impl<'a> RowRef<'a> {
         self.row.kind
     }
 
-    /// Returns the home of the collection whose header this row is; `None` if the row is not a header. If the key of a
-    /// header is nearly as long as a slot, the header's value lies in a chain like that of any other row.
+    /// Returns the home (partition and id) of a collection if this row is the collection's header, otherwise `None`. If
+    /// a header's key nearly fills a slot, the header's value lies in a chain of pages.
     #[must_use]
     pub fn home(&self) -> Option<Home> {
         match self.row.kind {
@@ -62,7 +62,8 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Returns the score of a member of a sorted set. The score of a part of a stream is derived from its name.
+    /// Returns the score of a member of a sorted set. For an element of a stream, derives the score from the element's
+    /// name.
     #[must_use]
     pub fn score(&self) -> f64 {
         if self.row.kind == Kind::Element(Shape::Stream) {
@@ -91,7 +92,7 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Returns the length of the row's chain, bytes; 0 if the row has no chain.
+    /// Returns the length, in bytes, of the row's chain; 0 if the row has no chain.
     pub(crate) fn chain_bytes(&self) -> usize {
         self.row.chain_bytes()
     }
@@ -141,13 +142,13 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Returns a cursor at byte `at` of the value; at the value's end if `at` is beyond it.
+    /// Returns a cursor at byte `at` of the value, or at the value's end if `at` lies beyond it.
     #[must_use]
     pub fn cursor(&self, at: usize) -> ValueCursor {
         self.pages.cursor(&self.row, at)
     }
 
-    /// Returns the value from a cursor on, in pieces of one page each.
+    /// Returns the value from a cursor to the value's end, in pieces of one page each.
     #[must_use]
     pub fn pieces(&self, cursor: ValueCursor) -> Pieces<'a> {
         Pieces::new(self.pages, &self.row, cursor)
@@ -169,7 +170,7 @@ impl<'a> RowRef<'a> {
         chain_of(&self.row)
     }
 
-    /// Returns the value if it lies in the slot; `None` if it lies in a chain of pages.
+    /// Returns the value from the slot, or `None` if the value lies in a chain of pages.
     #[must_use]
     pub fn value_slice(&self) -> Option<&'a [u8]> {
         match self.row.place {
@@ -178,7 +179,7 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Returns the time at which the row expires, in milliseconds since 1970; `None` if it never expires.
+    /// Returns the row's expiry time in milliseconds since 1970, or `None` if the row never expires.
     #[must_use]
     pub fn expiry_ms(&self) -> Option<u64> {
         self.row.expiry_ms

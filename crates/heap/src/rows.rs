@@ -1,8 +1,8 @@
 //! Finding, writing and deleting keys.
 //!
-//! Overwriting or deleting the header of a collection orphans the collection. After a rename the collection's elements
-//! may be in another partition. In that case the verb returns their home, and the caller orphans the collection there,
-//! under that partition's latch.
+//! Overwriting or deleting the header of a collection orphans the collection. After a rename the elements and the
+//! header may lie in two partitions. In that case `put` and `delete` return the collection's home. The caller then
+//! orphans the collection under that partition's latch.
 
 use perdura_base::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use perdura_base::{Error, Result, TableId};
@@ -20,10 +20,10 @@ use crate::row_ref::RowRef;
 use crate::secondary;
 use crate::undo::{PartUndo, Undo};
 
-/// The part of an overwritten or deleted key that the caller must still remove.
+/// The part of an overwritten or deleted key that the caller still has to remove.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Displaced {
-    /// A collection in another partition that has lost its header. The same transaction must
+    /// The collection of the removed header, if it lies in another partition. The same transaction must
     /// [orphan](Partition::orphan) it there.
     pub foreign: Option<Home>,
 }
@@ -84,11 +84,11 @@ impl Partition {
         find(&self.pages, table, key, hash).map(|(_, row)| RowRef::new(&self.pages, row))
     }
 
-    /// Inserts or overwrites a key with a string.
+    /// Stores a string under a key, whether or not the key exists.
     ///
     /// # Errors
     /// `Usage` if the table is not attached or a length is over its limit; `OutOfMemory`. After an error no row has
-    /// changed. Pages may have changed; commit and rollback are both correct then.
+    /// changed. Pages may have changed, but a commit or a rollback is still correct.
     pub fn put(
         &mut self,
         undo: &mut Undo,
@@ -217,7 +217,7 @@ impl Partition {
         Ok((id, displaced))
     }
 
-    /// Sets or removes a key's expiry. Returns false if there is no such key.
+    /// Sets or removes a key's expiry. Returns false if the key does not exist.
     ///
     /// # Errors
     /// Like [`put`](Self::put): a row with an expiry is eight bytes longer.
@@ -270,7 +270,7 @@ impl Partition {
         self.write_row(part, at, old.as_ref(), row)
     }
 
-    /// Removes a key. Returns the rest that the caller must remove; `None` if there is no such key.
+    /// Removes a key. Returns the parts that the caller must still remove, or `None` if the key does not exist.
     pub fn delete(
         &mut self,
         undo: &mut Undo,
@@ -282,8 +282,8 @@ impl Partition {
         self.remove_row(undo, at, Elements::Orphaned)
     }
 
-    /// Removes a key but not the collection that it heads, because another header names the collection. Returns whether
-    /// the key existed.
+    /// Removes a key that is a header. The collection stays, because another header names the collection. Returns
+    /// whether the key existed.
     pub fn unlink(&mut self, undo: &mut Undo, table: TableId, key: &[u8], hash: KeyHash) -> bool {
         let at = TableKey::new(table, key, hash);
         self.remove_row(undo, at, Elements::Kept).is_some()
@@ -318,7 +318,8 @@ impl Partition {
         Some(self.orphan_displaced(undo, table, Some(&old), elements))
     }
 
-    /// Orphans the collection of a header that is gone, or returns its home if that is in another partition.
+    /// Orphans the collection of a header that is gone. If the collection is in a different partition, only returns the
+    /// collection's home.
     fn orphan_displaced(
         &mut self,
         undo: &mut Undo,
@@ -337,8 +338,8 @@ impl Partition {
         }
     }
 
-    /// Writes a key's row over the old row or to a new slot, and updates the index entries. The old row's bytes stay as
-    /// garbage.
+    /// Writes a key's row over the old row or to a new slot, and updates the index entries. If the row moves, its old
+    /// slot is freed, and the old bytes stay there as garbage.
     fn write_row(
         &mut self,
         part: &mut PartUndo,
@@ -413,7 +414,7 @@ fn unindex(table: &mut Table, part: &mut PartUndo, id: TableId, key: &[u8], entr
     table.remove(entry, key);
 }
 
-/// Moves a row in the set of expiries.
+/// Replaces a row's old entry and expiry by the new ones in the set of expiries.
 #[inline]
 fn set_expiry(
     table: &mut Table,

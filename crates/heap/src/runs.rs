@@ -1,8 +1,8 @@
 //! Writing many rows, or freeing many slots, page by page.
 //!
-//! A list may add or remove a million items at once. One by one, each item would search for its page, its class and a
-//! free slot, and would save the same word of a bitmap again. Here this is done once for each page or word. The pages
-//! are afterwards byte for byte the same as if the rows had been written one by one.
+//! A list may add or remove a million items at once. Item by item, each item would need a search for a page, a class
+//! and a free slot, and one more save of a bitmap's word. Here these steps are done once for each page or word. The
+//! resulting pages equal the pages after row-by-row writes, byte for byte.
 
 use perdura_base::{Result, TableId};
 use perdura_page::layout;
@@ -17,10 +17,11 @@ use crate::index::Table;
 use crate::pages::Pages;
 use crate::undo::PartUndo;
 
-/// The number of classes that rows may alternate between without searching for a page again.
+/// The maximum number of open pages, one for each slot class. If rows of these classes alternate,
+/// a change of class needs no search for a page.
 const OPEN_MAX: usize = 8;
 
-/// A writer of rows of one table, each to a new slot.
+/// A writer that puts each row of one table into a new slot.
 pub(crate) struct Filler<'a> {
     pub(crate) pages: &'a mut Pages,
     pub(crate) table: &'a mut Table,
@@ -28,7 +29,7 @@ pub(crate) struct Filler<'a> {
     pub(crate) id: TableId,
     /// The hash for the entries of all rows.
     pub(crate) hash: KeyHash,
-    /// The pages that are being filled, at most one for each class. The page written to last comes first.
+    /// The pages that are being filled, at most one for each class. The most recently written page comes first.
     open: SmallVec<[Open; OPEN_MAX]>,
 }
 
@@ -36,14 +37,14 @@ pub(crate) struct Filler<'a> {
 #[derive(Clone, Copy)]
 struct Open {
     local: u32,
-    /// The fewest and the most bytes that a row of the page's class has.
+    /// The minimum and the maximum number of bytes in a row of this page's class.
     least: usize,
     bytes: usize,
     /// The offset of slot 0.
     base: usize,
     /// True if the page was never used before, so that none of its bytes need to be saved.
     is_born: bool,
-    /// The number of the current word of the page's bitmap, and a mask of the word's free slots.
+    /// The index of the current word of the page's bitmap, and a mask of the word's free slots.
     word: usize,
     free: u64,
     slots: usize,
@@ -67,7 +68,7 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// Writes a row, whose content must fit in its slot. Returns the entry.
+    /// Writes a row. The row's content must fit in a slot. Returns the row's entry.
     pub(crate) fn put(&mut self, row: &Row<'_>) -> Result<Entry> {
         let bytes = row.bytes();
         let fits = |open: &Open| open.least <= bytes && bytes <= open.bytes;
@@ -105,7 +106,7 @@ impl<'a> Filler<'a> {
         Ok(Entry::new(self.hash, open.local, slot))
     }
 
-    /// Forgets the pages that are being filled. After that the caller may write to them.
+    /// Closes the pages that are being filled. After that the caller may write to them.
     pub(crate) fn close(&mut self) {
         self.open.clear();
     }
@@ -158,7 +159,7 @@ impl<'a> Filler<'a> {
     }
 }
 
-/// Frees slots and the chains of their rows. Frees a page with its last slot.
+/// Frees slots and the chains of their rows. Frees a page when its last taken slot is freed.
 pub(crate) fn release(
     pages: &mut Pages,
     table: &mut Table,

@@ -1,8 +1,8 @@
 //! Savepoints: a transaction can undo its changes since a savepoint and continue.
 //!
-//! A save that is made after a savepoint holds the bytes *at that moment*, even if an earlier save holds older bytes of
-//! the same range. The rollback of the whole transaction and the difference at commit use the saves from the latest to
-//! the earliest, so the oldest bytes win.
+//! After a savepoint, the first write to a range saves the range's *present* bytes, even if an earlier save holds older
+//! bytes of the range. A rollback of the whole transaction, and the difference at commit, go through the saves from the
+//! latest to the earliest. So the oldest bytes win.
 
 use perdura_base::PartitionId;
 use smallvec::SmallVec;
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::partition::Partition;
 use crate::undo::{Mark, Undo};
 
-/// A point of a transaction to which it can be rolled back any number of times.
+/// A point that a transaction can roll back to repeatedly.
 #[derive(Debug, Clone)]
 pub struct Savepoint {
     parts: SmallVec<[(PartitionId, Mark); 4]>,
@@ -18,7 +18,7 @@ pub struct Savepoint {
 
 impl Undo {
     /// Sets a savepoint at the present state of the transaction. Earlier savepoints stay valid. A rollback to an
-    /// earlier savepoint ends this one.
+    /// earlier savepoint ends this savepoint.
     pub fn savepoint(&mut self) -> Savepoint {
         let parts = self.active_parts_mut();
         Savepoint {
@@ -28,8 +28,8 @@ impl Undo {
 }
 
 impl Partition {
-    /// Undoes this partition's changes since a savepoint, the latest first. The caller calls it for each partition that
-    /// has changed since the savepoint.
+    /// Undoes this partition's changes since a savepoint, the latest first. The caller calls this for each partition
+    /// that was changed since the savepoint.
     pub fn rollback_to(&mut self, undo: &mut Undo, savepoint: &Savepoint) {
         let Some(part) = undo.part(self.id()) else {
             return;

@@ -1,12 +1,14 @@
 //! Cursors over hash order.
 //!
-//! An entry's place in a hash index follows from its spread hash. The ranges of hashes follow each other, and within a
-//! range the hash is scaled to the array's size. So a greater hash has its home further on, whatever the size. This
-//! makes the top 32 bits of the spread hash a cursor that stays valid across growth, shrinking and a restart: all
-//! entries with lower hashes have been returned. An entry's hash never changes, but its neighbours may displace it.
-//! Each entry lies before the first empty place behind *its* home. So a walk that begins at the cursor's home may end
-//! at any empty place and has missed no entry up to there. Entries pushed around the end of their array are at its
-//! beginning. The walk reads them last, as their hashes require.
+//! The home of an entry in a hash index follows from its spread hash. An index consists of ranges of hashes, in
+//! ascending order. Within a range the hash is scaled to the size of the range's array. So a greater hash never has an
+//! earlier home, whatever the array's size. Therefore the top 32 bits of a spread hash can be a cursor. The cursor says
+//! that all entries with lower hashes have been returned. A cursor stays valid across growth, shrinking and a restart.
+//!
+//! Neighbours may displace an entry from its home to a later place, but never past the first empty place after the
+//! home. So a walk that begins at the cursor's home may end at any empty place without having missed an entry. Entries
+//! displaced past the end of an array lie at the array's beginning. The walk reads these entries last, because their
+//! homes are at the array's end.
 //!
 //! A walk over a sparse array finds little and must not take long. It ends at the first empty place after it has looked
 //! at the permitted number of places.
@@ -21,8 +23,8 @@ use crate::hash_index::{HashIndex, Place, Range};
 use crate::partition::Partition;
 use crate::row_ref::RowRef;
 
-/// Returns the number of places that a scan of about `count` entries may look at. Only the scan of a sparse index
-/// reaches this bound.
+/// Returns how many places a scan of about `count` entries may look at. Only a scan of a sparse index reaches this
+/// bound.
 #[must_use]
 pub fn scan_places(count: usize) -> usize {
     count.saturating_mul(16).saturating_add(1024)
@@ -47,7 +49,8 @@ impl HashIndex {
     }
 
     /// Returns about `count` entries from the hash `from` on, and the hash to continue from; `None` at the end. Entries
-    /// of equal hash are returned together. Looks at about `places` places, and subtracts those that it has looked at.
+    /// of equal hash are returned together. Looks at about `places` places, and lowers `places` by the number it has
+    /// looked at.
     pub(crate) fn scan(
         &self,
         mut from: u32,
@@ -113,7 +116,8 @@ impl Range {
             );
         }
         found.sort_unstable();
-        // The next call searches again from this place, even if entries beyond it were found.
+        // If the walk ended at an empty place, the next call begins there, even if entries beyond that place were
+        // found.
         let mut next = end.map(|place| self.top_at(place));
         if let Some((last, _)) = found.get(count - 1) {
             next = last.checked_add(1);
@@ -131,7 +135,8 @@ impl Range {
         (found.into_iter().map(|(_, entry)| entry).collect(), next)
     }
 
-    /// Returns the greatest cursor such that all lower hashes have their homes at or before a place.
+    /// Returns the greatest cursor that a place permits. All hashes below the cursor have their homes at or before the
+    /// place.
     fn top_at(&self, place: usize) -> u32 {
         let share = (to_u64(place) << 32) / to_u64(self.place_count().max(1));
         let share = u32::try_from(share).unwrap_or(u32::MAX);
@@ -156,8 +161,8 @@ impl Geometry {
 impl Partition {
     /// Returns about `count` keys of a table in hash order, beginning at a cursor in this partition. The second value
     /// is the cursor for the next call, in this partition or the next one; 0 at the end. A key that exists during the
-    /// whole scan is returned, whatever changes otherwise. Looks at about `places` places of the index, and subtracts
-    /// those that it has looked at.
+    /// whole scan is returned, whatever else changes meanwhile. Looks at about `places` places of the index, and lowers
+    /// `places` by the number it has looked at.
     #[must_use]
     pub fn scan_keys(
         &self,
@@ -293,7 +298,7 @@ mod tests {
         let mut index = HashIndex::new(9);
         all.iter().for_each(|entry| index.insert(*entry));
         let places = index.place_count();
-        // The entries are removed without shrinking, as the purge of an orphan does.
+        // The entries are removed without shrinking the index, as in the purge of an orphan.
         for entry in &all[40..] {
             assert!(index.remove(*entry));
         }

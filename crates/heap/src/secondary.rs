@@ -1,8 +1,8 @@
-//! Secondary indexes: indexes of rows by keys that the layer above derives from the rows.
+//! Secondary indexes. The layer above derives a row's keys in these indexes from the row.
 //!
-//! An entry's key is the derived key followed by the row's primary key, so that no two are equal. Like all indexes they
-//! are derived from pages. A verb that changes a row changes them and notes the inverse, and a restart rebuilds them
-//! from the rows.
+//! An entry's key is the derived key followed by the row's primary key, so that no two entries have equal keys. Like
+//! all indexes, secondary indexes are derived from the pages. A function that changes a row also changes the row's
+//! entries, and notes the inverse change in the undo. A restart rebuilds the indexes from the rows.
 
 use perdura_base::TableId;
 use perdura_page::Row;
@@ -23,7 +23,7 @@ pub(crate) fn derive(keys: &mut IndexKeys, form: &TableForm, pages: &Pages, row:
 }
 
 /// Replaces the entries of a row's old keys by entries of its new keys. `old` is `None` if the row did not exist
-/// before, `new` if it does not exist any more.
+/// before. `new` is `None` if the row does not exist any more.
 pub(crate) fn settle(
     table: &mut Table,
     part: &mut PartUndo,

@@ -1,17 +1,18 @@
-//! Row mode: what the paper's snapshot keeps of a page. It is three bits for each slot, and copies of rows.
+//! Row mode, the paper's way to keep a page as of a checkpoint's cut: three bits for each slot, and copies of rows.
 //!
-//! A slot that was free at the cut and has a row now is *added*: the image omits it, and nothing is kept. A slot whose
-//! row was removed is *deleted*: the slot still has the bytes, and in the image it is taken. A row that was overwritten
-//! is *modified*: a copy has the slot as of the cut. In such an image the bytes of free slots are garbage. So row mode
-//! is used only for pages of key-addressed tables, which no page record describes. A page that is freed, formatted, or
-//! holds a piece of a long value changes outside its slots and their bitmap. Such a page is kept as a whole copy.
+//! A slot that was free at the cut and has a row now is *added*: the image omits the row, so nothing is kept. A slot
+//! with a removed row is *deleted*: the slot still has the row's bytes, and in the image the slot is taken. A slot with
+//! an overwritten row is *modified*: a copy holds the slot as of the cut. In an image made in this way the bytes of
+//! free slots are garbage. So row mode is used only for pages of key-addressed tables, because no page record describes
+//! these pages. Some pages change outside their slots and bitmap: pages that are freed, formatted, or hold a piece of a
+//! long value. Each of these pages is kept as a whole copy.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), section II-C.
 //! # Deviations
 //! The bits are set when a transaction commits, from its before-images, and not by each operation. So an abort has no
-//! bits to clear, except with a seeded bug. The slot of a deleted row may be taken again before the visit. It then
-//! becomes a modified slot. So the visit frees no slots.
+//! bits to clear, except with a seeded bug. The slot of a deleted row is free at once, and may get a new row before the
+//! checkpoint visits the page. The slot then counts as modified. The visit itself frees no slots.
 
 use std::ops::Range;
 
@@ -33,14 +34,14 @@ pub(crate) struct Rows {
     added: Slots,
     deleted: Slots,
     modified: Slots,
-    /// The modified slots as of the cut: the slot's number and its bytes.
+    /// Copies of the modified slots. Each copy has the slot's number and the bytes that the slot had at the cut.
     copies: Vec<(usize, Box<[u8]>)>,
-    /// The bytes of the copies.
+    /// The total length of the copies, in bytes.
     bytes: usize,
 }
 
-/// Puts the before-images of `saves` over `bytes`, which are the page's bytes from `from` on. The saves are ordered
-/// from the earliest to the latest.
+/// Overwrites `bytes`, which are the page's bytes from `from` on, with the before-images of `saves`. The saves are
+/// ordered from the earliest to the latest.
 fn undo_range(bytes: &mut [u8], from: usize, part: &PartUndo, saves: &[&Save]) {
     let to = from + bytes.len();
     debug_assert!(to <= PAGE_BYTES, "a range of a page");
@@ -72,7 +73,7 @@ impl Shadow {
         }))
     }
 
-    /// Keeps the bytes of the page that a commit has overwritten.
+    /// Keeps what a commit has overwritten: the page's bytes as they were before the commit.
     pub(crate) fn keep(&mut self, page: &[u8], part: &PartUndo, saves: &[&Save]) {
         let Shadow::Rows(rows) = self else { return };
         if rows.keep(page, part, saves) {
@@ -85,7 +86,7 @@ impl Shadow {
         *self = Shadow::Page(copy);
     }
 
-    /// Marks slots as modified without keeping copies of them.
+    /// Marks slots as modified without copying the slots.
     #[cfg(feature = "flaws")]
     pub(crate) fn leave_bits(&mut self, range: &Range<usize>) {
         let Shadow::Rows(rows) = self else { return };
@@ -102,7 +103,7 @@ impl Shadow {
         }
     }
 
-    /// Returns the bytes on the memory account.
+    /// Returns how many bytes the memory account counts for the shadow.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Shadow::Rows(rows) => {
@@ -115,8 +116,8 @@ impl Shadow {
 }
 
 impl Rows {
-    /// Keeps the rows that a commit has overwritten. Returns `false`, and notes nothing, if the commit has changed more
-    /// than rows.
+    /// Keeps the rows that a commit has overwritten. If the commit has changed more than rows, returns `false` and
+    /// notes nothing.
     fn keep(&mut self, page: &[u8], part: &PartUndo, saves: &[&Save]) -> bool {
         let mut header = [0; HEADER_BYTES];
         header.copy_from_slice(&page[..HEADER_BYTES]);

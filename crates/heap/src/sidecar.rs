@@ -1,11 +1,11 @@
 //! The sidecar of an image: the hash indexes of a partition as they were when the image was made
 //! (docs/formats/image.md).
 //!
-//! A restart reads it into arrays while image and log are still being read: the place of an entry follows from the
-//! entry alone. When the last record has been played, the entries are compared with the pages. Two kinds of entries are
-//! removed: those of rows whose [identity](crate::marks) a record has changed, and those of slots that are free now.
-//! Only the rows without an entry are read. Without a sidecar all keys must be hashed and compared. For ten million
-//! keys that takes longer than reading their image.
+//! A restart reads the sidecar into arrays while image and log are still being read. This is possible because the place
+//! of an entry follows from the entry alone. When the last record has been played, the entries are compared with the
+//! pages. Two kinds of entries are removed: entries of rows with a changed [identity](crate::marks), and entries of
+//! free slots. The restart then reads only the rows that have no entry. Without a sidecar all keys must be hashed and
+//! compared. For ten million keys that takes longer than reading their image.
 //!
 //! Invariants: each slot has at most one entry. If a page that no record touched has a key without an entry, or an
 //! entry without a key, the sidecar does not belong to this image.
@@ -32,8 +32,8 @@ pub struct Sidecar {
 }
 
 impl Heap {
-    /// Reads the sidecar of a partition, without its latch. Its entries are checked when
-    /// [`build_indexes`](Partition::build_indexes) compares it with the pages.
+    /// Reads the sidecar of a partition. The partition's latch is not needed. The entries are checked when
+    /// [`build_indexes`](Partition::build_indexes) compares the sidecar with the pages.
     #[must_use]
     pub fn read_sidecar(&self, partition: PartitionId, bytes: &[u8]) -> Sidecar {
         let tables = read_tables(bytes, self.geometry().salts(partition));
@@ -48,7 +48,7 @@ fn read_tables(bytes: &[u8], salts: Salts) -> Option<Vec<(TableId, HashIndex)>> 
         let count = usize::try_from(r.u32()?).ok()?;
         let entries = r.bytes(count.checked_mul(8)?)?;
         let (entries, _) = entries.as_chunks();
-        // This value would name a slot that no page has. Arrays use it for empty places.
+        // These eight bytes would name a slot that no page has. Arrays use this value for empty places.
         if entries.contains(&[u8::MAX; 8]) {
             return None;
         }
@@ -61,18 +61,18 @@ fn read_tables(bytes: &[u8], salts: Salts) -> Option<Vec<(TableId, HashIndex)>> 
 /// The state of a page while its entries are compared.
 struct Page {
     table: TableId,
-    /// The taken slots for which no true entry has been found.
+    /// The slots that hold a row, but for which no correct entry has been found yet.
     due: Slots,
-    /// The slots whose entries are void.
+    /// The slots of rows whose identity may have changed. Entries of these slots are void.
     void: Slots,
     /// True if no record touched the page.
     unmarked: bool,
-    /// True if the page's rows must be read even if they have entries.
+    /// True if the page's rows must be read even for slots with entries.
     special: bool,
 }
 
 impl Page {
-    /// Returns the value of a page that was never used.
+    /// Returns the state of a page that was never used.
     fn unused() -> Page {
         Page {
             table: TableId(0),
@@ -87,12 +87,13 @@ impl Page {
 /// The rows that still lack entries after the sidecar's entries have been entered.
 pub(crate) struct Entered {
     pages: Vec<Page>,
-    /// The number of true entries.
+    /// Count of the correct entries.
     pub(crate) count: u64,
 }
 
 impl Entered {
-    /// Returns the slots of one word of a page's bitmap whose rows still have to be entered.
+    /// Returns a mask for one word of a page's bitmap. It has a bit for each slot with a row that still has to be
+    /// entered.
     pub(crate) fn due(&self, local: u32, word: usize) -> u64 {
         self.pages[index(local)].due[word]
     }
@@ -102,16 +103,16 @@ impl Entered {
         self.pages[index(local)].special
     }
 
-    /// Returns whether no record touched a page. Each of its keys then has an entry.
+    /// Returns whether no record touched a page. Each key of an untouched page has an entry.
     pub(crate) fn is_unmarked(&self, local: u32) -> bool {
         self.pages[index(local)].unmarked
     }
 }
 
 impl Partition {
-    /// Appends the present hash indexes of all tables that are not key-addressed. Each table has its id `u32`, the
-    /// number of entries `u32` and the entries `u64`. For an image the caller calls this after the partition's last
-    /// visit. Every row that no later record touches is then the same in the image.
+    /// Appends the present hash indexes of all tables that are not key-addressed. For each table it appends the table's
+    /// id (`u32`), the number of entries (`u32`) and the entries (`u64` each). For an image the caller calls this after
+    /// the partition's last visit. Then every row that no later record touches is the same in the image.
     pub fn sidecar(&self, out: &mut Vec<u8>) {
         for (id, table) in &self.tables {
             if table.form.keyed && !armed(Flaw::SidecarBelievedForKept) {
@@ -125,8 +126,8 @@ impl Partition {
         }
     }
 
-    /// Enters the true entries of a sidecar. Returns `None` if the sidecar does not belong to this image. In that case
-    /// some of the entries left in the indexes may be wrong.
+    /// Enters the correct entries of a sidecar into the indexes. Returns `None` if the sidecar does not belong to this
+    /// image. In that case some of the entries left in the indexes may be wrong.
     pub(crate) fn enter_sidecar(&mut self, sidecar: Sidecar) -> Option<Entered> {
         let mut pages: Vec<Page> = Vec::new();
         for local in self.pages.used() {
@@ -156,7 +157,7 @@ impl Partition {
     }
 }
 
-/// Returns whether an entry is true; `None` if the entry shows that the sidecar does not belong to this image.
+/// Returns whether an entry is correct; `None` if the entry shows that the sidecar does not belong to this image.
 fn is_true(page: Option<&mut Page>, table: TableId, slot: usize) -> Option<bool> {
     let Some(page) = page else {
         return Some(false);
@@ -197,7 +198,7 @@ fn compared(pages: &Pages, marks: &Marks, local: u32) -> Page {
     }
 }
 
-/// Clears void marks, as the seeded bugs do, so that void entries count.
+/// Clears the void marks of slots if a seeded bug is armed, so that void entries count as correct.
 fn forget_voids(page: &[u8], class: SlotClass, all: bool, void: &mut Slots) {
     if armed(if all {
         Flaw::PageClassKept

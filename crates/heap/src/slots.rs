@@ -1,8 +1,9 @@
 //! Slots as bytes: the interface for transactions that interleave.
 //!
-//! For such transactions a row is the raw content of one slot, addressed by page and slot, without key or index. The
-//! caller logs each change under the same latch, and has its own locks and free lists. The pages are ordinary slotted
-//! pages, so checkpoints, images and restarts treat them like any others.
+//! For interleaving transactions a row is the raw bytes of one slot. A page and a slot address the row. The row has no
+//! key and no index entry. The caller makes a change and logs it before it releases the partition's latch. The caller
+//! has its own locks and free lists. The pages are ordinary slotted pages, so checkpoints, images and restarts treat
+//! them like all other slotted pages.
 
 use perdura_base::{CkptEpoch, Error, Result, TableId};
 use perdura_page::layout::{self, PAGE_BYTES};
@@ -20,19 +21,19 @@ pub struct Slot<'a> {
     pub taken: bool,
     /// The slot's offset in the page, bytes.
     pub offset: usize,
-    /// The page's checkpoint epoch, which is the tag of a change made now.
+    /// The page's checkpoint epoch. A change made now gets this epoch as its tag.
     pub tag: CkptEpoch,
 }
 
 impl Partition {
-    /// Returns the class of a page's slots; `None` if there is no such page or it is not slotted.
+    /// Returns the class of a page's slots, or `None` if the page does not exist or is not slotted.
     #[must_use]
     pub fn slotted(&self, local: u32) -> Option<SlotClass> {
         let page = self.page_bytes(local)?;
         (layout::kind(page) == Some(PageKind::Slotted)).then(|| self.pages.class(local))
     }
 
-    /// Returns a slot of a slotted page; `None` if there is no such page or slot.
+    /// Returns a slot of a slotted page, or `None` if the page or the slot does not exist.
     #[must_use]
     pub fn slot(&self, local: u32, slot: u16) -> Option<Slot<'_>> {
         let class = self.slotted(local)?;
@@ -50,10 +51,10 @@ impl Partition {
         })
     }
 
-    /// Overwrites a slot, and sets or clears its bit. The caller has already logged the change.
+    /// Overwrites a slot, and sets or clears its bit in the page's bitmap. The caller has already logged the change.
     ///
     /// # Panics
-    /// Panics if there is no such slot or `bytes` has another length than the slot.
+    /// Panics if the slot does not exist or `bytes` does not have the slot's length.
     pub fn put_slot(&mut self, local: u32, slot: u16, bytes: &[u8], taken: bool) {
         let class = self.pages.class(local);
         let slot = usize::from(slot);
@@ -75,8 +76,8 @@ impl Partition {
         }
     }
 
-    /// Returns an unused page for [`format_slots`](Self::format_slots). It was freed before or never used. In the
-    /// second case it is *born* now, with the current checkpoint epoch.
+    /// Returns an unused page for [`format_slots`](Self::format_slots). The page was freed before, or was never used. A
+    /// page that was never used is *born* now, with the current checkpoint epoch.
     ///
     /// # Errors
     /// Fails with `OutOfMemory` at the memory limit, or if the partition has no more pages.
@@ -111,8 +112,8 @@ impl Partition {
         self.pages.state(local).dirty = DIRTY_BOTH;
     }
 
-    /// Checks a page's header and bitmap after a restart, and updates the state kept about the page. Returns the class
-    /// if the page is slotted.
+    /// Checks a page's header and bitmap after a restart, and updates the state kept in memory about the page. Returns
+    /// the class if the page is slotted.
     ///
     /// # Errors
     /// Fails with `Corrupt`, which names the page.

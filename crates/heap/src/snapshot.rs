@@ -1,12 +1,12 @@
 //! A user's snapshot: all pages and rows as of one instant, while writers continue.
 //!
-//! A snapshot is a [cut](crate::cuts) that a caller may read as long as it likes. The bytes that commits keep for it
-//! take memory. If they exceed the bound, the heap ends the oldest snapshot, and reading that snapshot fails. A
-//! snapshot neither delays a checkpoint nor cancels a sweep.
+//! A snapshot is a [cut](crate::cuts) that a caller may read for any length of time. Commits keep the bytes that they
+//! overwrite. If the kept bytes exceed the bound, the heap ends the oldest snapshot, and reading that snapshot fails. A
+//! snapshot never delays a checkpoint and never cancels a sweep.
 //!
-//! The latch is released after every sixteen pages. Rows are copied, and the caller's closure gets them without the
-//! latch; it gets pages under the latch. A page that is read has its present checkpoint epoch and not the one at the
-//! cut. The epoch says which images hold the page and is not data.
+//! The latch is released after every sixteen pages. Rows are copied under the latch, and passed to the caller's closure
+//! without it. Pages are passed to the closure under the latch. A page read from a snapshot has its present checkpoint
+//! epoch, not the epoch at the cut. The epoch is not data: it only says which images hold the page.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::latches::Heap;
 use crate::partition::Partition;
 use crate::pools::Extent;
 
-/// The number of pages that are read before the latch is released.
+/// The number of pages read under one latch.
 const BATCH_PAGES: u32 = 16;
 
 /// All pages as of one instant. Dropping it ends the snapshot.
@@ -38,11 +38,11 @@ impl Heap {
     }
 }
 
-/// Keys and values that were read under one latch. Each key is followed by its value.
+/// The keys and values of a batch of pages. Each key is followed by its value.
 #[derive(Default)]
 struct Rows {
     bytes: Vec<u8>,
-    /// For each row, where its key and its value end in `bytes`.
+    /// For each row, the ends of key and value in `bytes`.
     ends: Vec<(usize, usize)>,
 }
 
@@ -53,8 +53,8 @@ impl Snapshot {
         self.cut.pseq()
     }
 
-    /// Passes `n` pages of a partition from `from` on to `take`, as of the snapshot. Returns the next page to pass;
-    /// `None` if no later page was in use.
+    /// Passes `n` pages of a partition to `take`, beginning with page `from`. The pages are as of the snapshot. Returns
+    /// the next page to pass; `None` if no later page was in use.
     ///
     /// # Errors
     /// [`Error::SnapshotEnded`] if the heap has ended the snapshot because too much was kept for it.
@@ -83,7 +83,8 @@ impl Snapshot {
         Ok(Some(next))
     }
 
-    /// Passes the key and value of every row of a table that has a plain value to `take`, in no particular order.
+    /// Passes the key and value of each row of a table to `take`, in no particular order. Rows without a plain value
+    /// are left out.
     ///
     /// # Errors
     /// [`Error::SnapshotEnded`] if the heap has ended the snapshot because too much was kept for it. [`Error::Corrupt`]

@@ -1,8 +1,8 @@
-//! Remembers where a verb found a row, for the next verb on the same key.
+//! The place where one function has found a row, kept for the next function that needs the row.
 //!
-//! A verb that changes a row usually follows a verb that has read it. With the place where the first verb found the
-//! row, the second one skips the search in the index. The place is only a hint: it is checked, and a row that is no
-//! longer there is searched for as usual.
+//! A function that changes a row usually runs after a function that has read the row. The reading function returns the
+//! row's place, so the changing function need not search the index. The place is only a hint. It is checked, and if the
+//! row is no longer there, the row is searched for as usual.
 
 use crate::entry::Entry;
 use crate::geometry::KeyHash;
@@ -12,7 +12,7 @@ use crate::partition::Partition;
 use crate::row_ref::RowRef;
 use perdura_base::TableId;
 
-/// The place where a row was found in the index of its table.
+/// The place of a row's entry in the table's index, as a search has found it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spot {
     place: Place,
@@ -36,7 +36,7 @@ impl Partition {
 }
 
 impl Pages {
-    /// Finds a row; looks at `spot` first, if there is one.
+    /// Finds a row. Looks at `spot` first, if a spot is given.
     pub(crate) fn locate_at(
         &self,
         index: &HashIndex,

@@ -2,12 +2,12 @@
 //!
 //! If one transaction wrote a string of hundreds of megabytes, every other client would have to wait. Instead the
 //! string is built as the only item of a list that is a [draft](crate::draft). Each transaction makes the item's chain
-//! longer by some pages. The last transaction removes the item's row but not its chain, and writes the row of a key
-//! that names the chain. A crash before that leaves a list without a header. The purge removes that list's item
-//! together with its chain.
+//! longer by some pages. The last transaction removes the item's row but not its chain. It then writes a row for the
+//! key, and this row names the chain. A crash before that leaves a list without a header. The purge removes that list's
+//! item together with its chain.
 //!
-//! Every page of a chain but the last is full, so each transaction but the last adds whole pages. A [`Text`] has the
-//! last page of the chain, so the chain need not be walked to make it longer.
+//! Every page of a chain but the last is full, so each transaction but the last adds whole pages. A [`Text`] holds the
+//! id of the chain's last page, so that the chain can be made longer without walking it.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{PageId, Result, TableId};
@@ -28,16 +28,17 @@ use crate::rows::{Displaced, Elements, not_attached};
 use crate::trim::write_item;
 use crate::undo::{PartUndo, Undo};
 
-/// Every transaction but the last adds a multiple of this number of bytes to the string.
+/// The number of a string's bytes in a full page of its chain. Every transaction but the last adds a multiple of this
+/// number of bytes.
 pub const TEXT_PAGE_BYTES: usize = CHAIN_BYTES;
-/// The longest key that can get such a string, bytes.
+/// The maximum length, in bytes, of a key whose string is built in several transactions.
 pub const TEXT_KEY_BYTES_MAX: usize = HEAD_KEY_BYTES_MAX;
 
 /// The state of a string that is being built. It is valid until the next transaction that adds to the string has
 /// committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Text {
-    /// The draft of which the string is the only item.
+    /// The draft with the string as its only item.
     draft: CollectionId,
     /// The row of the draft's item.
     entry: Entry,
@@ -64,8 +65,8 @@ impl Partition {
     /// Appends bytes to the string that is being built in a draft of a list; `text` is `None` to begin the string.
     ///
     /// # Errors
-    /// `OutOfMemory` like [`put`](Self::put). `Usage` if there is no such draft, `bytes` is empty, or the string
-    /// already ends with a page that is not full.
+    /// `OutOfMemory` like [`put`](Self::put). `Usage` if the draft does not exist, `bytes` is empty, or the string
+    /// already ends with a partly filled page.
     pub fn grow_text(
         &mut self,
         undo: &mut Undo,
@@ -131,10 +132,10 @@ impl Partition {
         })
     }
 
-    /// Gives the string that was built in a draft to a key of this partition, and removes the draft.
+    /// Makes the string that was built in a draft the value of a key of this partition, and removes the draft.
     ///
     /// # Errors
-    /// `OutOfMemory` like [`put`](Self::put); `Usage` if there is no such draft, or the key is longer than
+    /// `OutOfMemory` like [`put`](Self::put); `Usage` if the draft does not exist, or the key is longer than
     /// [`TEXT_KEY_BYTES_MAX`].
     pub fn name_text(
         &mut self,
@@ -178,7 +179,7 @@ impl Partition {
 }
 
 impl Pages {
-    /// Links the last page of a chain, which is full, to another page.
+    /// Links the full last page of a chain to the page `next`.
     fn link(&mut self, undo: &mut PartUndo, table: TableId, last: PageId, next: PageId) {
         let local = self.local(last);
         let local = local.expect("a string lies in the partition of its draft");

@@ -1,4 +1,5 @@
-//! The update numbers that a restart has applied to a page, summarised for their check.
+//! A summary of the update numbers that a restart has applied to a page. The check for lost and doubled records needs
+//! only the summary.
 
 use perdura_base::Useq;
 use perdura_base::checksum::mix64;
@@ -7,7 +8,8 @@ use perdura_base::checksum::mix64;
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Touch {
     pub(crate) count: u32,
-    /// The first number noted. The other fields are distances from it, which are less than half the circle of numbers.
+    /// The first number that was noted. `min` and `max` are signed distances from this number, with absolute values
+    /// below 2^31.
     base: Useq,
     min: i32,
     max: i32,
@@ -26,7 +28,7 @@ impl Touch {
         self.sum = self.sum.wrapping_add(mix64(u64::from(useq.0)));
     }
 
-    /// Reads the entry, so that it is in the cache.
+    /// Reads the entry, so that the processor's cache has it.
     pub(crate) fn fetch(&self) -> u8 {
         u8::from(self.count == 0)
     }
@@ -39,7 +41,7 @@ impl Touch {
         Useq(self.base.0.wrapping_add_signed(self.max))
     }
 
-    /// Returns whether the noted numbers are exactly the `count` numbers that follow the image's, each once.
+    /// Returns whether the noted numbers are exactly the `count` numbers that follow `image`, each once.
     pub(crate) fn is_dense_after(&self, image: Useq) -> bool {
         debug_assert!(
             self.min <= 0 && 0 <= self.max,

@@ -1,8 +1,8 @@
 //! Freeing the chains of removed long values, a piece at a time.
 //!
-//! A string of hundreds of megabytes lies in tens of thousands of pages. If the transaction that removes its key freed
-//! them, it would have to log them all. Instead it makes the chain the only item of a new list, which is an orphan. The
-//! purge frees the chain from its front, and the item then begins at the rest of the chain.
+//! A string may have hundreds of megabytes, in tens of thousands of pages. If the key's removal freed these pages, the
+//! removal would log every page. Instead the removal makes the chain the only item of a new list, which is an orphan.
+//! The purge frees the chain from its front. After each step the item's row names the rest of the chain.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::VALUE_BYTES_MAX;
@@ -39,7 +39,7 @@ impl Partition {
         free_chain(&mut self.pages, part, chain);
     }
 
-    /// Makes a chain the only item of an orphaned list.
+    /// Makes an orphaned list that has a chain as its only item.
     fn orphan_chain(&mut self, undo: &mut Undo, id: TableId, chain: ChainPlace) -> Result<()> {
         let list = self.make_collection(undo, id, Shape::List)?;
         let part = undo.part_mut(self.pages.id);
@@ -75,7 +75,7 @@ impl Partition {
     }
 }
 
-/// Writes the row of an item that has a chain, over the old row or in a new slot.
+/// Writes the row of an item that has a chain. The row replaces the old row or goes to a new slot.
 pub(crate) fn write_item(
     pages: &mut Pages,
     table: &mut Table,
@@ -91,8 +91,8 @@ pub(crate) fn write_item(
     cells::place(pages, table, part, to.destination(), &row)
 }
 
-/// Frees the first `most` pages of the chain of an orphaned list's last item, if the chain has more pages. Returns
-/// whether it did.
+/// Frees the first `most` pages of a chain. The chain belongs to the last item of an orphaned list. If the chain has at
+/// most `most` pages, or is damaged, frees nothing and returns false.
 pub(crate) fn trim(
     pages: &mut Pages,
     table: &mut Table,

@@ -1,15 +1,15 @@
 //! Before-images, which serve the rollback and the difference at commit.
 //!
-//! The first write to a range in a transaction saves its bytes. The same bytes serve a rollback and the XOR difference.
-//! Ranges are whole slots, cells of slots (`narrow`), words of a bitmap, headers and parts of chain pages. Since the
-//! newest savepoint, a range is saved once for each page and offset. Other overlaps (a page reformatted within one
-//! transaction) are rare. Undoing the latest save first handles them. A page that was never used is all zeros, so a
-//! single note represents its before-image.
+//! The first write to a range in a transaction saves the range's bytes. A rollback and the XOR difference use the saved
+//! bytes. Ranges are whole slots, cells of slots (`narrow`), words of a bitmap, headers and parts of chain pages. A
+//! saved range is not saved again before the next savepoint. Apart from these repeated saves, ranges overlap only if a
+//! page is reformatted within one transaction. Because the latest save is undone first, the result is still right. The
+//! before-image of a page that was never used is all zeros. One save without stored bytes represents it.
 //!
 //! Indexes are derived from rows. They have operations (`ops`) instead of before-images.
 //!
 //! # Source
-//! The before-image both for undo and as one side of the difference: differential logging, algorithm 1, step 1.
+//! Differential logging, algorithm 1, step 1: the before-image serves the undo and is one operand of the XOR.
 
 use hashbrown::HashTable;
 use perdura_base::checksum::mix64;
@@ -22,15 +22,15 @@ use crate::entry::Entry;
 use crate::narrow::{Cells, Narrow, ranges};
 use crate::ops::{KeyCopy, Op, PoppedItems};
 
-/// The number of saves up to which a search is linear.
+/// The maximum number of saves for a linear search.
 const LINEAR_MAX: usize = 16;
-/// The capacity that a cleared buffer keeps, bytes. The memory of a huge value is freed.
+/// The maximum capacity, in bytes, that a cleared buffer keeps. The memory of a huge value is freed.
 const KEPT_BYTES: usize = 1 << 20;
-/// The most bytes that the log needs for a saved range in addition to the range's bytes.
+/// The maximum number of bytes that the log needs for a saved range in addition to the range's bytes.
 const RECORD_HEAD_BYTES: usize = 24;
 const NOWHERE: u16 = u16::MAX;
 
-/// The undo of one transaction, over all the partitions it changed.
+/// The undo of one transaction in all partitions that it changed.
 pub struct Undo {
     parts: Vec<PartUndo>,
     active: usize,
@@ -69,7 +69,7 @@ impl Undo {
         self.active = 0;
     }
 
-    /// Returns whether nothing was saved.
+    /// Returns whether no range was saved.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts[..self.active].iter().all(|p| p.saves.is_empty())
@@ -82,7 +82,7 @@ impl Undo {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Returns about the bytes that the changes of a partition need in the log. The contents of pages that were never
+    /// Returns about how many bytes the changes of a partition need in the log. The contents of pages that were never
     /// used before are not counted.
     #[must_use]
     pub fn log_bytes(&self, partition: PartitionId) -> usize {
@@ -90,7 +90,7 @@ impl Undo {
         part.map_or(0, |p| p.arena.len() + p.saves.len() * RECORD_HEAD_BYTES)
     }
 
-    /// Returns the partitions of which something was saved.
+    /// Returns the partitions with saved ranges.
     #[must_use]
     pub fn partitions(&self) -> PartitionSet {
         let parts = self.parts[..self.active].iter();
@@ -100,7 +100,7 @@ impl Undo {
             .collect()
     }
 
-    /// Returns whether a page was changed that belongs to a table whose records name pages.
+    /// Returns whether a page of a page-addressed table was changed. The records of a page-addressed table name pages.
     #[must_use]
     pub fn wrote_page_addressed(&self) -> bool {
         let parts = &self.parts[..self.active];
@@ -174,7 +174,7 @@ fn key(local: u32, offset: u16) -> u64 {
     u64::from(local) << 16 | u64::from(offset)
 }
 
-/// An earlier state of the undo of a partition: the lengths that its buffers had.
+/// An earlier state of a partition's undo. It holds the length that each buffer had at that time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Mark {
     saves: usize,
@@ -192,16 +192,18 @@ pub(crate) struct PartUndo {
     pub(crate) saves: Vec<Save>,
     /// The index of the first save since the newest savepoint.
     floor: usize,
-    /// Indexes into `saves` by search key, of the saves since the newest savepoint. It is filled once these are many.
+    /// The positions in `saves` of the saves since the newest savepoint. The search key of a save finds its position.
+    /// The table is empty while the number of saves is at most `LINEAR_MAX`.
     seen: HashTable<usize>,
     /// The slots of which single cells were saved since the newest savepoint.
     narrow: Narrow,
-    /// The number of saves of pages of key-addressed tables.
+    /// The number of saves whose pages belong to key-addressed tables.
     keyed: usize,
     any_born: bool,
-    /// The last page that was noted as never used before. Rows that fill fresh pages are mostly written to it.
+    /// The page of the last call of [`born`](Self::born). Most rows in fresh pages are written to this page.
     born_last: Option<u32>,
-    /// The search key and length of the last requested save. Neighbouring slots share a word of the bitmap.
+    /// The search key and length of the last requested save. Neighbouring slots share a word of the bitmap, so
+    /// successive requests are often for the same save.
     saved_last: Option<(u64, usize)>,
     pub(crate) ops: Vec<Op>,
     /// The items of [`Op::Popped`].
@@ -272,7 +274,7 @@ impl PartUndo {
         self.partition
     }
 
-    /// Notes that the saves from index `saved` on are of pages of a key-addressed table.
+    /// Notes that a key-addressed table owns the pages of all saves from index `saved` on.
     pub(crate) fn note_keyed(&mut self, saved: usize) {
         debug_assert!(saved <= self.saves.len(), "saves are added");
         self.keyed += self.saves.len() - saved;
@@ -302,17 +304,18 @@ impl PartUndo {
         self.note_last();
     }
 
-    /// Returns whether a page is noted as never used before. No range of such a page needs to be saved.
+    /// Returns whether [`born`](Self::born) has noted a page since the newest savepoint. The ranges of such a page need
+    /// no saves.
     pub(crate) fn is_born(&self, local: u32) -> bool {
         self.born_last == Some(local) || self.any_born && self.find(key(local, 0)).is_some()
     }
 
-    /// Returns whether a range of a page was saved.
+    /// Returns whether any range of a page was saved.
     pub(crate) fn changes(&self, local: u32) -> bool {
         self.saves.iter().any(|save| save.local == local)
     }
 
-    /// Notes the items that are removed from an end of a list, in the order of their removal.
+    /// Notes the items removed from an end of a list, in the order of removal.
     pub(crate) fn popped(&mut self, table: TableId, id: CollectionId, end: End, items: &[Entry]) {
         let from = self.popped.len();
         self.popped.extend_from_slice(items);
@@ -404,7 +407,7 @@ impl PartUndo {
         self.push(local, range.start, range.len(), at);
     }
 
-    /// Returns whether a save that begins at the same offset covers the range.
+    /// Returns whether a save at the range's offset covers the range.
     fn holds(&self, key: u64, bytes: usize) -> bool {
         let found = self.find(key);
         found.is_some_and(|save| usize::from(save.bytes) >= bytes)
@@ -437,7 +440,7 @@ impl PartUndo {
         }
     }
 
-    /// Makes the newest save known to searches by its key. Saves of single cells need not be: `narrow` has them.
+    /// Makes the newest save visible to searches by key. Saves of single cells are found through `narrow` instead.
     fn note_last(&mut self) {
         let count = self.saves.len();
         if count - self.floor > LINEAR_MAX + 1 {
@@ -445,7 +448,7 @@ impl PartUndo {
         }
     }
 
-    /// Makes save `i` known to searches by its key. It replaces a shorter save with the same key.
+    /// Makes save `i` visible to searches by key. Save `i` replaces a shorter save with the same key.
     fn note_seen(&mut self, i: usize) {
         let saves = &self.saves;
         let key = saves[i].key();
@@ -458,7 +461,7 @@ impl PartUndo {
         }
     }
 
-    /// Returns the bytes of a saved range before the change.
+    /// Returns the bytes that a saved range had before the change.
     pub(crate) fn before(&self, save: &Save) -> &[u8] {
         if save.at == ZEROS {
             &ZERO_PAGE[save.range()]

@@ -2,13 +2,13 @@
 //!
 //! A fuzzy sweep visits page P for checkpoint k under the latch: it assigns `epoch := k` and copies P. So a change is
 //! in image k exactly if its record's tag is below k. The epoch is assigned and not toggled, so a cancelled sweep
-//! leaves no trace. A page that is born during the sweep has epoch k already. Its changes have tag k, and the image has
-//! zeros for it. If it were visited, its changes would be applied twice.
+//! leaves no trace. A page that is born during the sweep has epoch k already, so it is not copied. Its changes have tag
+//! k, and the image has zeros for it. If it were copied, a restart would apply its changes twice.
 //!
-//! Under a [cut](crate::cuts) a change is in image k exactly if it was committed before the cut. Here `epoch = k` has
-//! more possible reasons: the page was visited, was born since the cut, or has changed since the cut. In the last case
-//! the image gets the page as of the cut, unless the slot already holds that. The page stays dirty, because it has
-//! changed since the cut.
+//! Under a [cut](crate::cuts) a change is in image k exactly if it was committed before the cut. Here a page has epoch
+//! k for one of three reasons: it was visited, was born since the cut, or has changed since the cut. In the last case
+//! the image gets the page as of the cut, unless the image slot already holds that state. The page stays dirty, because
+//! it has changed since the cut.
 //!
 //! # Source
 //! Differential logging, algorithm 2 (fuzzy checkpoint).
@@ -30,10 +30,11 @@ pub enum Visit<'a> {
     Born,
     /// The page was never used. It is zeros in memory and in the image.
     Untouched,
-    /// Nothing to write: the slot holds the page as it is, or as of the cut; or the page was visited before.
+    /// Nothing to write. This sweep has already visited the page, or the image slot already holds the right bytes. The
+    /// right bytes are the present bytes or, if there is a cut, the bytes as of the cut.
     Clean,
-    /// The bytes to write; the caller copies them before it releases the latch. The page's dirty bit is cleared. If the
-    /// page has changed since the cut, these are the bytes as of the cut, and the bit stays.
+    /// The bytes to write. The caller copies the bytes before it releases the latch. The page's dirty bit is cleared.
+    /// If the page has changed since the cut, these are the bytes as of the cut, and the dirty bit stays set.
     Dirty(&'a [u8]),
 }
 
@@ -46,7 +47,7 @@ pub(crate) fn dirty_bit(slot: ImageSlot) -> u8 {
 }
 
 impl Partition {
-    /// Visits one page for checkpoint `k` into `slot`.
+    /// Visits one page for checkpoint `k`, which writes its image to `slot`.
     pub fn visit(&mut self, local: u32, slot: ImageSlot, k: CkptEpoch) -> Visit<'_> {
         if !self.pages.is_used(local) {
             return Visit::Untouched;
@@ -62,8 +63,8 @@ impl Partition {
         self.assign(local, slot, k)
     }
 
-    /// Gives a page the checkpoint's epoch. The caller has checked that the page has not changed since the cut, if
-    /// there is one.
+    /// Gives a page the checkpoint's epoch. If there is a cut, the caller has checked that the page has not changed
+    /// since the cut.
     fn assign(&mut self, local: u32, slot: ImageSlot, k: CkptEpoch) -> Visit<'_> {
         layout::set_epoch(self.pages.page_mut(local), k);
         let state = self.pages.state(local);
@@ -74,7 +75,7 @@ impl Partition {
         Visit::Dirty(self.pages.page(local))
     }
 
-    /// Visits one page under the cut of checkpoint `k`. The result is the page as of the cut.
+    /// Visits one page under the cut of checkpoint `k`. Returned bytes are the bytes as of the cut.
     fn visit_cut(&mut self, local: u32, slot: ImageSlot, k: CkptEpoch) -> Visit<'_> {
         let page = self.pages.page(local);
         if layout::epoch(page) == k && armed(Flaw::CleanAtCutTakenForBorn) {
@@ -95,15 +96,15 @@ impl Partition {
         }
     }
 
-    /// Notes that the image slot does not hold the page, because writing it has failed.
+    /// Notes that the image slot does not hold the page, because writing the page has failed.
     pub fn mark_dirty(&mut self, local: u32, slot: ImageSlot) {
         if let Some(state) = self.pages.states.get_mut(index(local)) {
             state.dirty |= dirty_bit(slot);
         }
     }
 
-    /// Returns whether the page's dirty bit for an image slot is set, which means that the slot does not hold the
-    /// present page. For tests and inspection.
+    /// Returns whether the page's dirty bit for an image slot is set: the slot does not hold the present page. For
+    /// tests and inspection.
     #[must_use]
     pub fn is_dirty(&self, local: u32, slot: ImageSlot) -> bool {
         self.pages

@@ -15,7 +15,7 @@ use crate::identity::draw_nonce;
 /// The reason why a client could not use a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ungreeted {
-    /// No connection exists, it has ended, or the node has sent nothing over it.
+    /// The client has no connection, the connection has ended, or the node has sent nothing over it.
     Away(String),
     /// The client cannot use the node, or the node refuses the client.
     Unfit(String),
@@ -29,7 +29,7 @@ impl Ungreeted {
     }
 }
 
-/// A connection to a node that has welcomed its client.
+/// A connection to a node after the *welcome*.
 pub struct Client {
     connection: Box<dyn Connection>,
     identity: Identity,
@@ -38,7 +38,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects. The node and the client then prove to each other that they have the key. No call waits longer than
+    /// Connects. The node and the client then prove to each other their knowledge of the key. No call waits longer than
     /// `patience`.
     ///
     /// # Errors
@@ -52,8 +52,8 @@ impl Client {
         Client::greeted(net, address, caller, patience).map_err(Ungreeted::why)
     }
 
-    /// Like [`connect`](Self::connect), but the error distinguishes whether there is no connection or the node cannot
-    /// be used.
+    /// Like [`connect`](Self::connect), but the error says whether the connection is missing or the node cannot be
+    /// used.
     pub(crate) fn greeted(
         net: &dyn Net,
         address: &str,
@@ -65,7 +65,8 @@ impl Client {
         Client::greet(connection, caller, patience)
     }
 
-    /// Like [`connect`](Self::connect), but over the Unix socket over which a node on this machine shares its memory.
+    /// Like [`connect`](Self::connect), but connects over a Unix socket. The node must be on this machine, and shares
+    /// its memory over this socket.
     ///
     /// # Errors
     /// Fails with the reason why no connection was made, or why the client cannot use the node.
@@ -113,7 +114,7 @@ impl Client {
         self.identity
     }
 
-    /// Returns the memory that came with the last reply. `None`: that reply has no memory.
+    /// Returns the memory that came with the last reply. `None`: no memory came with it.
     pub fn memory(&mut self) -> Option<Arc<dyn Shared>> {
         self.connection.memory()
     }

@@ -1,13 +1,13 @@
 //! A node's connection to one client: a thread reads frames and sends replies.
 //!
-//! One call reads all bytes that have arrived, and one call sends all replies to them. So a client that sends several
-//! frames together gets the replies together.
+//! One system call reads all bytes that have arrived. Another call sends the replies to all frames in these bytes. So a
+//! client that sends several frames together gets the replies together.
 //!
 //! # Limits
-//! Before its *welcome* a client may use [`Limits::greeting`] of time and [`GREETING_BYTES_MAX`] bytes. After that, a
-//! frame must be complete within [`Limits::frame`] after its first byte. If a client does not read its replies for
-//! [`Limits::write`], the connection ends. So a connection takes at most the memory of the longest frame and of
-//! [`REPLY_BYTES_MAX`] bytes of replies.
+//! A client must reach its *welcome* within [`Limits::greeting`], with frames of at most [`GREETING_BYTES_MAX`] bytes.
+//! Later frames must be complete within [`Limits::frame`] after their first byte. If a client does not read its replies
+//! for [`Limits::write`], the connection ends. So a connection needs memory for at most one frame of the maximum
+//! length, and for [`REPLY_BYTES_MAX`] bytes of replies.
 
 use std::io::{Error, ErrorKind, Result};
 use std::time::{Duration, Instant};
@@ -17,22 +17,23 @@ use perdura_mirror::{FRAME_BYTES_MAX, Framer, Malformed, Node, Peer};
 
 use crate::socket::{Socket, is_tls};
 
-/// The most bytes that one call reads before the client has proven that it has the key. A longer frame is refused
-/// until then.
+/// The maximum number of bytes that one call reads until the client has proven its key. Until then, a longer frame is
+/// refused.
 const GREETING_BYTES_MAX: usize = 1024;
-/// The most bytes that one call reads after the *welcome*.
+/// The maximum number of bytes that one call reads after the *welcome*.
 const READ_BYTES: usize = 256 * 1024;
-/// If there are more bytes of replies, they are sent before the next frame is answered.
+/// The maximum number of bytes of replies that wait to be sent. If there are more, they are sent before the next frame
+/// is answered.
 const REPLY_BYTES_MAX: usize = 1 << 20;
 
-/// The times that a client may take.
+/// The longest times that the node waits for a client.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// The time from the beginning of the connection to its *welcome*.
     pub greeting: Duration,
     /// The time from the first byte of a frame to the last one.
     pub frame: Duration,
-    /// The time in which the client must read the replies that were sent.
+    /// The time for the client to read the sent replies.
     pub write: Duration,
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct Serving<'a, W: FnOnce()> {
     limits: Limits,
     peer: Peer,
     framer: Framer,
-    /// A function that is called when the client has proven that it has the key, before it is welcomed.
+    /// A function to call between the client's proof of the key and the *welcome*.
     welcomed: Option<W>,
 }
 
@@ -126,8 +127,8 @@ impl<'a, W: FnOnce()> Serving<'a, W> {
         Ok(())
     }
 
-    /// Waits a limited time for at most `len` bytes, and answers the frames that they complete. Returns `None` when
-    /// the connection has ended.
+    /// Waits a limited time for at most `len` bytes, and answers the frames that these bytes complete. Returns `None`
+    /// when the connection has ended.
     fn round(&mut self, len: usize) -> Result<Option<Answered>> {
         match self.socket.read(self.framer.room(len))? {
             None => Ok(Some(Answered {

@@ -1,16 +1,16 @@
-//! The number of clients for which the process has descriptors.
+//! The number of clients that the process has descriptors for.
 
 use perdura_base::num::to_u64;
 
 use crate::serve::LogdOptions;
 
-/// The descriptors that are not for clients and rings: those of listeners, the hard copy, and the peer.
+/// The number of descriptors that are not for clients or rings: those of the listeners, the hard copy and the peer.
 const RESERVED: u64 = 48;
-/// The descriptors that each client needs: its socket, a copy of it, and the memory of its ring.
+/// The number of descriptors for one client: a socket, a copy of the socket, and the memory of a ring.
 const CLIENT_DESCRIPTORS: u64 = 3;
 
-/// Lowers the most clients to the number for which there are descriptors. If it has lowered them, returns a message
-/// about it.
+/// Lowers the limit of clients to the number that the process has descriptors for. Returns a message about the change,
+/// or `None` if the limit was low enough.
 pub(crate) fn clients(options: &mut LogdOptions, limit: u64) -> Option<String> {
     let rings = 2 * to_u64(options.rings_max);
     let fits = limit.saturating_sub(RESERVED + rings) / CLIENT_DESCRIPTORS;

@@ -1,4 +1,4 @@
-//! The thread that copies a node's rings to its own disk.
+//! The thread that copies a node's rings to the node's own disk.
 //!
 //! If the disk fails or is full, the copy ends but the node does not. All files stay as they are.
 
@@ -16,10 +16,10 @@ use perdura_mirror::hard_copy::{Found, HardCopier, HardCopyStats, earlier};
 
 use crate::threads;
 
-/// The time from the beginning of one step to that of the next. On a disk that is fast enough, this and the time of a
-/// step are together below 50 ms.
+/// The time from the start of one step to the start of the next. On a disk that is fast enough, this time plus the
+/// duration of a step is below 50 ms.
 const EVERY: Duration = Duration::from_millis(25);
-/// The most lines that are logged about files of earlier starts.
+/// The maximum number of log lines about files of earlier starts.
 const LINES_MAX: usize = 10;
 
 /// The state of a hard copy.
@@ -60,7 +60,7 @@ impl HardCopy {
     /// Locks the directory, and starts to copy in the background.
     ///
     /// # Errors
-    /// Fails with the error of the disk, also if another node has locked the directory.
+    /// Fails with the error of the disk. This includes the error if another node has locked the directory.
     pub(crate) fn start(disk: Arc<dyn Disk>, node: Arc<Mutex<Node>>) -> Result<HardCopy> {
         let name = disk.name();
         let (copier, found) = HardCopier::new(Arc::clone(&disk))?;
@@ -88,7 +88,7 @@ impl HardCopy {
         self.state.lock().clone()
     }
 
-    /// Copies the present contents of the rings once more, and ends.
+    /// Copies the present contents of the rings once more, and ends the thread.
     pub(crate) fn stop(self) {
         drop(self.stop);
         self.thread.join().expect("the thread that copies");
@@ -130,7 +130,7 @@ impl Copying {
             }
             let left = EVERY.saturating_sub(begin.elapsed());
             if stopped.recv_timeout(left) != Err(RecvTimeoutError::Timeout) {
-                // All clients have gone, so nothing more will arrive.
+                // All clients have gone, so this step copies the last bytes.
                 self.step();
                 return;
             }

@@ -1,4 +1,4 @@
-//! The parts of a node's identity: its machine, and numbers drawn at random.
+//! The parts of a node's identity: the node's machine, and random numbers.
 
 use std::fs;
 use std::io::{Error, ErrorKind};
@@ -10,14 +10,15 @@ use sha2::{Digest, Sha256};
 
 const MACHINE_ID: &str = "/etc/machine-id";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// The number of hexadecimal digits of a machine id. If the file has anything else, such as `uninitialized`, the
+/// The number of hexadecimal digits of a machine id. If the file has different content, such as `uninitialized`, the
 /// machine id is unknown.
 const MACHINE_ID_DIGITS: usize = 32;
 
-/// Returns the machine on which this process runs, and the file from which that is known.
+/// Returns the identity of this process's machine, and the path of the file that the identity was read from. If no file
+/// has an identity, returns `nothing` in place of the path.
 ///
-/// All machines whose id is unknown count as one machine. So two nodes on them count as nodes that fail together,
-/// which is safe.
+/// All machines with an unknown identity count as one machine. So two nodes on unknown machines count as nodes that
+/// fail together, which is safe.
 #[must_use]
 pub fn machine() -> (Machine, &'static str) {
     let read = |path: &str| fs::read(path).unwrap_or_default();
@@ -37,7 +38,7 @@ fn machine_of(machine_id: &[u8], boot_id: &[u8], host: &[u8]) -> (Machine, &'sta
     (digest(&[b"boot", boot, host]), BOOT_ID)
 }
 
-/// Hashes the parts of an id. An id itself must not leave the machine (machine-id(5)), but its hash may.
+/// Hashes the parts of an id. An id itself must not leave the machine (machine-id(5)), but a hash of the id may.
 fn digest(parts: &[&[u8]]) -> Machine {
     let mut hash = Sha256::new();
     for part in parts {
@@ -52,7 +53,7 @@ fn digest(parts: &[&[u8]]) -> Machine {
 /// Returns a random incarnation for a node that starts now.
 ///
 /// # Errors
-/// Fails with the system's error if it gives no random numbers.
+/// Fails with the system's error if the system gives no random numbers.
 pub fn draw_inc() -> Result<NodeInc> {
     Ok(NodeInc(u64::from_le_bytes(draw()?)))
 }
@@ -60,7 +61,7 @@ pub fn draw_inc() -> Result<NodeInc> {
 /// Returns a random nonce.
 ///
 /// # Errors
-/// Fails with the system's error if it gives no random numbers.
+/// Fails with the system's error if the system gives no random numbers.
 pub fn draw_nonce() -> Result<Nonce> {
     draw()
 }
@@ -71,7 +72,7 @@ fn draw<const N: usize>() -> Result<[u8; N]> {
         .map_err(Error::from)
         .and_then(|got| match got == N {
             true => Ok(got),
-            // The system returns requests of up to 256 bytes completely.
+            // The system never returns only part of a request of up to 256 bytes.
             false => Err(ErrorKind::UnexpectedEof.into()),
         });
     got.map_err(|e| perdura_base::Error::io("draw", "random numbers", e))?;

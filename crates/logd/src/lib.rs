@@ -1,14 +1,14 @@
 //! The process of a node of the mirrored log, and the network over which clients reach nodes.
 //!
-//! `perdura-mirror` has the frames and rings of a node. This crate has its sockets and threads. [`Logd`] is a running
-//! node. [`TcpNet`] is the network over which a database's writer and its takeovers reach nodes.
+//! `perdura-mirror` has the frames and rings of a node. This crate has the node's sockets and threads. [`Logd`] is a
+//! running node. [`TcpNet`] is the network over which a database's writer and takeovers reach nodes.
 //!
 //! # Threads
-//! One thread accepts clients. Each client has a thread, which blocks in a read. With few clients that each wait for
-//! their replies, this gives the shortest time from the arrival of a frame to its reply. The node is behind one lock,
-//! which is held while a block is copied. A writer on the node's machine needs no thread for a block: it writes into
-//! memory that the node shares. If the node has a directory for a hard copy, another thread copies the rings to it.
-//! If it has a peer, another thread greets that peer.
+//! One thread accepts clients. Each client has a thread, which blocks in a read. If there are few clients and each
+//! waits for its replies, this gives the shortest time from a frame's arrival to the reply. One lock protects the node.
+//! A thread holds the lock while it copies a block. A writer on the node's machine needs no such thread to add a block:
+//! the writer writes into memory that the node shares. If the node has a directory for a hard copy, a further thread
+//! copies the rings to the directory. If the node has a peer, one more thread greets the peer.
 
 mod client;
 mod connection;

@@ -1,4 +1,5 @@
-//! The second connection to a node: a Unix socket on its machine, over which the node shares memory.
+//! The second connection from a client to a node on the client's machine: a Unix socket. The node shares memory over
+//! this socket.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -32,10 +33,10 @@ pub(crate) fn listen(inc: NodeInc) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Connects to a node in this network namespace of this machine.
+/// Connects to a node on this machine. The node must run in this process's network namespace.
 ///
 /// # Errors
-/// Fails with the system's error if there is no such node. Also fails if another user owns the socket.
+/// Fails with the system's error if the node does not exist. Also fails if a different user owns the socket.
 pub(crate) fn connect(inc: NodeInc) -> io::Result<Socket> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::UNIX, kind, None)?;
@@ -47,8 +48,8 @@ pub(crate) fn connect(inc: NodeInc) -> io::Result<Socket> {
     }
 }
 
-/// Returns whether this process may share memory with the peer of a Unix socket: the peer runs as the same user or as
-/// root.
+/// Returns whether this process may share memory with a Unix socket's peer. The peer must run as this process's user or
+/// as root.
 pub(crate) fn is_trusted(socket: &Socket) -> bool {
     let ours = rustix::process::geteuid();
     socket_peercred(socket).is_ok_and(|peer| peer.uid == ours || peer.uid.is_root())
@@ -76,7 +77,7 @@ pub(crate) fn send_with(socket: &Socket, bytes: &[u8], fd: BorrowedFd<'_>) -> io
     socket.write_all(&bytes[sent..])
 }
 
-/// A client's end of a connection. It keeps the descriptors that arrive.
+/// The client's side of a connection. It keeps the descriptors that arrive.
 pub(crate) struct Stream {
     socket: Socket,
     is_local: bool,
@@ -101,7 +102,7 @@ impl Stream {
         }
     }
 
-    /// Takes the oldest descriptor that has arrived and was not taken. `None`: no descriptor is left.
+    /// Removes the descriptor that arrived first, and returns it. `None`: no descriptor is left.
     pub(crate) fn take_passed(&mut self) -> Option<OwnedFd> {
         self.passed.pop_front()
     }
@@ -110,7 +111,7 @@ impl Stream {
         self.socket.take_error()
     }
 
-    /// Returns whether the peer has not closed its end. Bytes that it sent before that may still be unread.
+    /// Returns whether the peer can still send. Even if the peer cannot, bytes that it sent earlier may be unread.
     pub(crate) fn stands(&self) -> io::Result<bool> {
         let at_once = Timespec {
             tv_sec: 0,

@@ -1,9 +1,9 @@
-//! Memory that a node and a writer on its machine both map: a memfd.
+//! Memory that a node shares with a writer on the node's machine. Both processes map the same memfd.
 //!
-//! Bytes that one process writes become visible to the other without a system call. So a commit that waits for this
-//! memory waits for no system call and no other process. Rust's standard library has no such memory.
-//! [`perdura_mirror::HeapMemory`] does the same within one process and without unsafe code. The tests compare the
-//! two.
+//! Bytes that one process writes become visible to the other process without a system call. So a commit into this
+//! memory waits neither for a system call nor for another process. The code here is unsafe because Rust's standard
+//! library has no shared memory. [`perdura_mirror::HeapMemory`] needs no unsafe code, but only one process can use it.
+//! The tests compare the two kinds of memory.
 #![allow(unsafe_code)]
 
 use std::io::{Error, ErrorKind, Result};
@@ -19,7 +19,7 @@ use rustix::fs::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// The most bytes of a mapping. It is more than the longest ring takes.
+/// The maximum length of a mapping, in bytes. The longest ring needs less.
 const BYTES_MAX: usize = 1 << 40;
 
 /// Mapped memory.
@@ -36,7 +36,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Creates memory that is filled with zeros and whose length can never change.
+    /// Creates memory filled with zeros. The length of the memory can never change.
     pub(crate) fn new(len: usize) -> Result<Mapping> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = memfd_create("perdura-ring", flags)?;

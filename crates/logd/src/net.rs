@@ -23,10 +23,10 @@ use crate::socket::is_tls;
 
 /// The longest time to make a connection.
 const CONNECT: Duration = Duration::from_secs(2);
-/// The most bytes that one call reads.
+/// The maximum number of bytes that one call reads.
 const READ_BYTES: usize = 256 * 1024;
 
-/// A function that loads the TLS configuration for connections to nodes from its files.
+/// A function that loads, from files, the TLS configuration for connections to nodes.
 pub type LoadClientTls =
     Arc<dyn Fn() -> std::result::Result<Arc<ClientConfig>, String> + Send + Sync>;
 
@@ -71,7 +71,7 @@ impl TcpNet {
     /// Loads the TLS configuration with `loader`, now and at each [`reload`](Net::reload).
     ///
     /// # Errors
-    /// Fails with [`Error::Usage`] that says what is wrong with the files.
+    /// Fails with an [`Error::Usage`] that says what is wrong with the files.
     pub fn with_tls_from(self, loader: LoadClientTls) -> Result<TcpNet> {
         let net = TcpNet {
             loader: Some(loader),
@@ -81,7 +81,8 @@ impl TcpNet {
         Ok(net)
     }
 
-    /// Adds a socket to the epoll instance, which reports its arrivals until the socket is closed.
+    /// Adds a socket to the epoll instance. From then on the instance reports bytes that arrive on the socket, until
+    /// the socket is closed.
     fn watched(&self, socket: Socket) -> io::Result<Socket> {
         let data = epoll::EventData::new_u64(0);
         epoll::add(&*self.arrivals, &socket, data, epoll::EventFlags::IN)?;
@@ -146,8 +147,8 @@ impl Net for TcpNet {
     }
 
     fn local(&self, node: &Identity) -> Option<Box<dyn Connection>> {
-        // All machines whose id is unknown count as one. If the socket's name is not found, the node is on another of
-        // them.
+        // All machines whose id is unknown count as one machine, so the node may be on another machine after all. Then
+        // its socket's name is not found here.
         if node.machine != self.machine {
             return None;
         }
@@ -177,10 +178,10 @@ fn begin(to: &SocketAddr) -> io::Result<Socket> {
 
 /// The layer between the frames and the socket.
 enum Way {
-    /// No layer. The buffer has a frame that the socket has taken only in part. The index is where the rest
-    /// begins.
+    /// No layer. If the socket has accepted only a part of a frame, the buffer has the bytes left to send. The index
+    /// is the first byte in the buffer that the socket has not accepted.
     Plain(Vec<u8>, usize),
-    /// A TLS session. It keeps the bytes that the socket has not taken.
+    /// A TLS session. It keeps the bytes that the socket has not accepted.
     Tls {
         session: Box<ClientConnection>,
         /// True if the session has a frame that waits for the end of the handshake.
@@ -247,7 +248,7 @@ impl TcpConnection {
 
 /// A connection except for its socket.
 struct Line {
-    /// The time until which the connection must be made. `None`: it has been made.
+    /// The deadline for connecting. `None`: the connection has been made.
     connecting: Option<Instant>,
     way: Way,
     framer: Framer,
@@ -284,7 +285,8 @@ impl Line {
         }
     }
 
-    /// Sends bytes that were taken earlier, until the socket takes no more. Returns whether no bytes are left.
+    /// Sends bytes of frames that [`take`](Self::take) has accepted, until the socket takes no more. Returns whether no
+    /// bytes are left.
     fn push(&mut self, stream: &mut Stream) -> io::Result<bool> {
         if !self.made(stream)? {
             return Ok(self.is_empty());
@@ -316,7 +318,7 @@ impl Line {
         }
     }
 
-    /// Returns whether all bytes that were taken have been sent.
+    /// Returns whether all accepted bytes have been sent.
     fn is_empty(&self) -> bool {
         match &self.way {
             Way::Plain(rest, at) => *at == rest.len(),
@@ -324,7 +326,7 @@ impl Line {
         }
     }
 
-    /// Takes a frame, completely or not at all.
+    /// Accepts a frame for sending. Accepts either the complete frame or none of it.
     fn take(&mut self, stream: &mut Stream, head: &[u8], tail: &[u8]) -> io::Result<Sent> {
         let made = self.made(stream)?;
         if !self.push(stream)? {
@@ -351,13 +353,13 @@ impl Line {
         Ok(Sent::Yes)
     }
 
-    /// Sends bytes that were taken earlier, and then reads once. Returns whether bytes have arrived.
+    /// Sends accepted bytes, and then reads once. Returns whether bytes have arrived.
     fn pull(&mut self, stream: &mut Stream) -> io::Result<bool> {
         self.push(stream)?;
         if self.connecting.is_some() || !self.read(stream)? {
             return Ok(false);
         }
-        // If these bytes are part of a handshake, it may have to be answered.
+        // If these bytes are part of a handshake, the node may wait for an answer.
         self.push(stream)?;
         Ok(true)
     }
@@ -390,7 +392,7 @@ impl Line {
             return Ok(false);
         }
         session.process_new_packets().map_err(|error| {
-            // This sends the alert that names the error. The node may be unable to take it.
+            // This sends the alert that names the error. The node may be unable to take it, so errors are ignored.
             let _ = session.write_tls(stream);
             io::Error::new(ErrorKind::InvalidData, in_words(is_handshaking, &error))
         })?;
@@ -419,7 +421,7 @@ fn in_words(is_handshaking: bool, error: &rustls::Error) -> String {
     }
 }
 
-/// Converts the result of a read: 0 if no bytes have arrived, an error if the connection has ended.
+/// Converts the result of a read. Returns 0 if no bytes have arrived, and an error if the connection has ended.
 fn arrived(read: io::Result<usize>) -> io::Result<usize> {
     match read {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {

@@ -1,10 +1,10 @@
 //! The peer: the other node of a pair. This node checks whether the peer is running, and whether the two can be a
 //! mirror.
 //!
-//! A database finds out by itself which of its nodes are running. But it cannot report some mistakes before it needs
-//! the nodes: both nodes on one machine, rings of different sizes, the same node twice. A node can report them to the
-//! operator who sets it up. So a node that knows the address of its peer greets the peer when it starts and then
-//! every few seconds ("Greeting" in docs/formats/logd.md). It logs every change.
+//! A database finds out without help which of its nodes are running. But some mistakes stay hidden until the database
+//! needs the nodes: both nodes on one machine, rings of different sizes, one node used twice. A node can report these
+//! mistakes to the operator during the setup. So a node with a known peer greets the peer at the start, and then every
+//! few seconds ("Greeting" in docs/formats/logd.md). The node logs a line when the result of the greeting changes.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -34,6 +34,8 @@ pub struct PeerOptions {
 }
 
 impl PeerOptions {
+    /// Checks that the peer is not this node itself.
+    ///
     /// # Errors
     /// Fails with [`Error::Usage`] if this node itself listens on the address.
     pub fn check(&self, listens: &[SocketAddr]) -> Result<()> {
@@ -104,7 +106,7 @@ impl Pair {
         })
     }
 
-    /// Notes the result of a greeting, and logs a line if it has changed.
+    /// Records the result of a greeting, and logs a line if the result has changed.
     fn report(&mut self, found: std::result::Result<Identity, Ungreeted>) {
         let Some(line) = self.note(found) else { return };
         match self.seen {
@@ -113,7 +115,7 @@ impl Pair {
         }
     }
 
-    /// Notes the result of a greeting. Returns the line to log. `None`: nothing has changed.
+    /// Records the result of a greeting. Returns the line to log. `None`: nothing has changed.
     fn note(&mut self, found: std::result::Result<Identity, Ungreeted>) -> Option<String> {
         let address = &self.peer.address;
         let (peer, misfit) = match found {
@@ -162,8 +164,8 @@ pub(crate) struct Watch(
 );
 
 impl Watch {
-    /// Greets the peer once now, and then in the background. It is not an error if the peer does not answer, because
-    /// the nodes of a pair may start in any order.
+    /// Greets the peer once now, and then repeatedly in the background. A peer that does not answer is not an error,
+    /// because the nodes of a pair may start in any order.
     ///
     /// # Errors
     /// Fails with [`Error::Usage`] if the two nodes cannot be a mirror.

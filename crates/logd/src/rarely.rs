@@ -1,11 +1,11 @@
-//! Limits the rate of log lines that a stranger can cause.
+//! A limit on the rate of log lines that a stranger can cause.
 
 use std::time::{Duration, Instant};
 
-/// The least time between two such lines.
+/// The minimum time between two lines.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// The time of the last line, and the number of lines that were suppressed since.
+/// The time of the last line, and the number of lines suppressed since then.
 #[derive(Debug, Default)]
 pub(crate) struct Rarely {
     said: Option<Instant>,
@@ -13,7 +13,7 @@ pub(crate) struct Rarely {
 }
 
 impl Rarely {
-    /// Counts a line. If it is to be logged, returns the number of lines that were suppressed before it.
+    /// Counts a line. Returns how many lines were suppressed before it; `None` if this line is suppressed too.
     pub(crate) fn take(&mut self, now: Instant) -> Option<u64> {
         let is_due = self
             .said

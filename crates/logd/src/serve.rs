@@ -40,7 +40,7 @@ const STATUS_EVERY: Timespec = Timespec {
 /// The pause after a connection could not be accepted, for example because there are no descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A function that loads the TLS configuration for clients from its files.
+/// A function that loads, from files, the TLS configuration for clients.
 pub type LoadServerTls =
     Arc<dyn Fn() -> std::result::Result<Arc<ServerConfig>, String> + Send + Sync>;
 
@@ -51,33 +51,33 @@ pub struct LogdOptions {
     pub listen: Vec<SocketAddr>,
     /// The addresses to listen on with TLS.
     pub tls_listen: Vec<SocketAddr>,
-    /// The TLS configuration for those addresses.
+    /// The TLS configuration for the addresses of `tls_listen`.
     pub tls: Option<Arc<ServerConfig>>,
     /// The function that loads the TLS configuration again when the process gets SIGHUP.
     pub load_tls: Option<LoadServerTls>,
     /// The key that clients must have.
     pub key: Key,
-    /// The most bytes that a ring can hold.
+    /// The maximum number of bytes that a ring can hold.
     pub ring_bytes: u64,
-    /// The most rings, of all databases together.
+    /// The maximum number of rings of all databases together.
     pub rings_max: usize,
-    /// The most clients at the same time.
+    /// The maximum number of simultaneous clients.
     pub connections_max: usize,
-    /// The time for which a thread polls for the next frame before it sleeps.
+    /// The time that a thread polls for the next frame before it sleeps.
     pub spin: Duration,
     /// True if writers on this machine may map their rings.
     pub shares: bool,
-    /// The times that a client may take.
+    /// The longest times that the node waits for a client.
     pub limits: Limits,
-    /// The directory to which the rings are copied. `None`: no hard copy is made.
+    /// The directory for copies of the rings. `None`: no hard copy is made.
     pub hard_copy: Option<Arc<dyn Disk>>,
     /// The other node of the pair. `None`: the node has no peer.
     pub peer: Option<PeerOptions>,
 }
 
 impl LogdOptions {
-    /// Fails if there is no address, if there are TLS addresses without certificates, or if the node cannot be a
-    /// mirror with its peer.
+    /// Fails if there is no address, if TLS addresses have no certificates, or if the node and its peer cannot be a
+    /// mirror.
     fn check(&self) -> Result<()> {
         if self.listen.is_empty() && self.tls_listen.is_empty() {
             let why = "no address to listen on was given";
@@ -160,7 +160,7 @@ impl std::fmt::Display for LogdStats {
     }
 }
 
-/// The record of a client.
+/// A connected client: its socket, and a flag that is set once the client has proven the key.
 struct Client {
     socket: socket2::Socket,
     welcome: bool,
@@ -173,14 +173,14 @@ struct Clients {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// The state that all threads of a node share. No thread locks two parts of it at the same time.
+/// The state that all threads of a node share. No thread ever holds the locks of two fields at once.
 struct Shared {
     node: Arc<Mutex<Node>>,
     clients: Mutex<Clients>,
     options: LogdOptions,
     /// The TLS configuration for clients that connect from now on.
     tls: Mutex<Option<Arc<ServerConfig>>>,
-    /// Limits the rate of log lines about processes of other users.
+    /// The limit on the rate of log lines about refused processes of other users.
     strangers: Mutex<Rarely>,
 }
 
@@ -199,8 +199,8 @@ impl Logd {
     /// Binds the addresses and serves in the background.
     ///
     /// # Errors
-    /// Fails with [`Error::Usage`] if there is no address, if there are TLS addresses without certificates, or if the
-    /// node cannot be a mirror with its peer. Fails with the system's error if an address cannot be bound.
+    /// Fails with [`Error::Usage`] if there is no address, if TLS addresses have no certificates, or if the node and
+    /// its peer cannot be a mirror. Fails with the system's error if an address cannot be bound.
     pub fn start(options: LogdOptions) -> Result<Logd> {
         options.check()?;
         let inc = identity::draw_inc()?;
@@ -253,7 +253,8 @@ impl Logd {
             hard_copy,
             peer: None,
         };
-        // The node must be serving already: if the peer's address is its own, it must be able to greet itself.
+        // The node must be serving already. If the peer's address is this node's own, the node must be able to greet
+        // itself.
         let own = Identity {
             inc,
             machine,
@@ -278,7 +279,7 @@ impl Logd {
         Watch::start(peer, options.key.clone(), own).map(Some)
     }
 
-    /// Returns the addresses on which the node listens: those without TLS first, then those with TLS.
+    /// Returns the node's addresses: first the addresses without TLS, then the addresses with TLS.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -290,8 +291,8 @@ impl Logd {
         self.inc
     }
 
-    /// Loads the certificates for clients and for the peer again, and logs the result. If the new ones cannot be
-    /// used, the old ones stay in use.
+    /// Loads the certificates for clients and for the peer again, and logs the result. If the new certificates cannot
+    /// be used, the old certificates stay in use.
     pub fn reload(&self) {
         let options = &self.shared.options;
         let clients = options.load_tls.as_ref().map(|load| {
@@ -346,7 +347,7 @@ impl Logd {
     }
 }
 
-/// A socket on which the node listens.
+/// A socket that accepts clients of the node.
 enum Listener {
     /// A TCP socket. If the flag is set, its clients use TLS.
     Tcp(TcpListener, bool),
@@ -409,7 +410,7 @@ fn bind(address: &SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
 }
 
 impl Shared {
-    /// Accepts clients until `stopped` is closed. Then ends all clients.
+    /// Accepts clients until `stopped` is closed. Then disconnects all clients and waits for their threads.
     fn accept(self: &Arc<Self>, listeners: &[Listener], stopped: &UnixStream) {
         loop {
             let ends = std::iter::once(PollFd::new(stopped, PollFlags::IN));
@@ -445,8 +446,8 @@ impl Shared {
         }
     }
 
-    /// Gives a client a thread. If there are too many clients, first ends the one that has waited longest to prove
-    /// that it has the key.
+    /// Starts a thread for a new client. If too many clients are connected, first disconnects the oldest client that
+    /// has not proven the key. If all connected clients have proven the key, refuses the new client.
     fn welcome(self: &Arc<Self>, arrival: Arrival) {
         if arrival.from == Origin::Here && !local::is_trusted(&arrival.socket) {
             if let Some(before) = self.strangers.lock().take(Instant::now()) {
@@ -495,7 +496,7 @@ impl Shared {
         }
     }
 
-    /// Runs in the thread of a client.
+    /// Serves a client until its connection ends. Runs in the client's thread.
     fn run(&self, number: u64, arrival: Arrival) {
         let name = arrival.name.clone();
         let served = catch_unwind(AssertUnwindSafe(|| self.serve(number, arrival)));
@@ -526,7 +527,7 @@ impl Shared {
     }
 }
 
-/// Ends a connection while its thread is serving it.
+/// Ends a connection that a thread is serving.
 fn end(socket: &socket2::Socket) {
     // The connection may already be broken.
     let _ = socket.shutdown(Shutdown::Both);
@@ -549,7 +550,7 @@ pub fn serve(options: LogdOptions) -> Result<()> {
     let ends = Arc::new(AtomicBool::new(false));
     for (signal, noted) in [(SIGTERM, &ends), (SIGINT, &ends), (SIGHUP, &reloads)] {
         let woken = theirs.try_clone().map_err(signals)?;
-        // Registered in this order, the flag is set before the thread is woken.
+        // The flag is registered first, so it is set before the thread is woken.
         signal_hook::flag::register(signal, Arc::clone(noted)).map_err(signals)?;
         signal_hook::low_level::pipe::register(signal, woken).map_err(signals)?;
     }

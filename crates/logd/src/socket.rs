@@ -12,19 +12,19 @@ use socket2::TcpKeepalive;
 
 use crate::local;
 
-/// The idle time after which the system probes whether the peer is still there, and the time between two probes.
+/// The idle time before the system probes the peer, and the time between two probes.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(5));
-/// The number of unanswered probes after which the connection counts as broken.
+/// The number of unanswered probes after which a connection counts as broken.
 const KEEPALIVE_PROBES: u32 = 3;
 /// The time that a peer gets to read the last frame.
 const LETTING_GO: Duration = Duration::from_millis(250);
 
-/// A socket whose reads can poll for some time before they sleep.
+/// A socket whose reads poll for some time before they sleep.
 #[derive(Debug)]
 pub(crate) struct Spinning {
     stream: socket2::Socket,
     spin: Duration,
-    /// The time at which all reads must have ended. `None`: there is no such time.
+    /// The deadline of all reads. `None`: no deadline is set.
     deadline: Option<Instant>,
 }
 
@@ -61,18 +61,18 @@ impl Write for Spinning {
     }
 }
 
-/// Returns whether the first bytes from a peer are a TLS record: an alert or a handshake. They cannot begin a frame,
-/// because as a length they would be too large.
+/// Returns whether the first bytes from a peer are a TLS record: an alert or a handshake. A frame never begins with
+/// such bytes. Decoded as a frame's length, they would give more than the maximum length.
 pub(crate) fn is_tls(first: &[u8]) -> bool {
     matches!(first, [21 | 22, 3, 1..=4, ..])
 }
 
-/// The place at which a client runs.
+/// The place of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// On any machine. It has connected over TCP.
+    /// Any machine. The client has connected over TCP.
     Afar,
-    /// On the node's machine. It has connected over a Unix socket and can receive descriptors.
+    /// The node's machine. The client has connected over a Unix socket, and can receive descriptors.
     Here,
 }
 
@@ -86,7 +86,7 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Prepares a connection that was just accepted. If a write takes longer than `patience`, it fails.
+    /// Prepares a connection that was just accepted. A write fails if it takes longer than `patience`.
     ///
     /// # Errors
     /// Fails with the error of the system or of the session.
@@ -121,12 +121,12 @@ impl Socket {
         })
     }
 
-    /// Sets the time at which all reads must have ended, also those of a handshake. A later read returns `None`.
+    /// Sets the deadline of all reads, including the reads of a handshake. A read after the deadline returns `None`.
     pub(crate) fn set_deadline(&mut self, deadline: Instant) {
         self.spinning().deadline = Some(deadline);
     }
 
-    /// Sets the time for which one read may wait, and clears the deadline.
+    /// Sets the maximum time of one read, and clears the deadline.
     pub(crate) fn set_read_timeout(&mut self, timeout: Duration) -> io::Result<()> {
         let spinning = self.spinning();
         spinning.deadline = None;
@@ -181,8 +181,9 @@ impl Socket {
         local::send_with(&self.spinning().stream, bytes, fd)
     }
 
-    /// Announces the end, and waits a moment until the peer has read everything. If a socket were closed while it has
-    /// unread bytes, the bytes sent last would be discarded.
+    /// Tells the peer that the connection ends. Then discards the bytes that the peer still sends. Stops when the peer
+    /// has closed the connection, or soon after [`LETTING_GO`]. If a socket with unread bytes is closed, the system
+    /// discards the bytes that were sent last.
     pub(crate) fn let_go(&mut self) {
         // The peer may be gone, so errors are ignored.
         if let Socket::Tls(stream) = self {

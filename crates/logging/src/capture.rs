@@ -1,4 +1,4 @@
-//! Keeps the events of a piece of code as lines in memory, for tests of the log.
+//! The events of a piece of code, kept as lines in memory for tests of the log.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::{LogFormat, LogLevel};
 pub struct Capture(Arc<Queue>);
 
 impl Capture {
-    /// Runs `f` and keeps the events of this thread as lines. Events of another thread are kept only if it logs to the
-    /// subscriber of the thread that started it.
+    /// Runs `f` and keeps the events of this thread as lines. Events of a thread started by `f` are kept only if the
+    /// thread uses this thread's subscriber.
     pub fn run<T>(&self, f: impl FnOnce() -> T) -> T {
         let lines = Lines::new(Arc::clone(&self.0), LogLevel::Debug, LogFormat::Text);
         tracing::subscriber::with_default(lines, f)

@@ -4,7 +4,7 @@
 //! writes the lines (`writer`). While stderr accepts nothing (a full disk, a pipe that is not read), lines are dropped
 //! and counted. The next line that can be written says how many were lost. No failure of stderr reaches the process.
 //!
-//! Messages to the service manager ([`notify`]) are in this crate because they must not delay a thread either.
+//! Messages to the service manager ([`notify`]) are in this crate because these messages must not delay a thread.
 //!
 //! The macros of `tracing` are used everywhere above the storage crates. A program that embeds the database chooses its
 //! own subscriber or has none. Only `perdura`'s long-running verbs call [`start`].
@@ -30,7 +30,7 @@ use queue::Queue;
 use subscriber::Lines;
 use writer::{Stderr, Writer};
 
-/// The longest time for which a process waits for stderr before it ends.
+/// The longest time that a process waits for stderr before it ends.
 const FAREWELL: Duration = Duration::from_millis(1000);
 
 /// The log of this process.
@@ -41,14 +41,14 @@ static LOG: OnceLock<Lines> = OnceLock::new();
 pub struct LogFigures {
     /// Lines that stderr has accepted.
     pub written: u64,
-    /// Lines that were dropped: the queue was full, or stderr refused them.
+    /// The number of lines dropped because the queue was full or stderr refused them.
     pub lost: u64,
 }
 
 /// Begins to write events of this workspace's crates to stderr, and reports panics as events.
 ///
 /// # Errors
-/// Returns the system's error if the writer's thread cannot be started. Returns an error, too, if a log or another
+/// Returns the system's error if the writer's thread cannot be started. Also returns an error if a log or a different
 /// subscriber of `tracing` is active already.
 pub fn start(level: LogLevel, format: LogFormat) -> io::Result<()> {
     let queue = Arc::new(Queue::default());
@@ -60,7 +60,7 @@ pub fn start(level: LogLevel, format: LogFormat) -> io::Result<()> {
         .map_err(|_| io::Error::other("the log was started already"))
 }
 
-/// Returns whether [`start`] has succeeded. If so, a program's messages belong in the log.
+/// Returns whether [`start`] has succeeded. After that, a program should send its messages to the log.
 #[must_use]
 pub fn is_running() -> bool {
     LOG.get().is_some()
@@ -79,7 +79,7 @@ pub fn figures() -> LogFigures {
     LOG.get().map(Lines::figures).unwrap_or_default()
 }
 
-/// Waits until stderr has taken all lines, for at most a second.
+/// Waits until stderr has accepted all lines. Waits at most one second.
 pub fn flush() {
     if let Some(log) = LOG.get() {
         log.flush(FAREWELL);

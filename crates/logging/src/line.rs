@@ -1,5 +1,5 @@
-//! One event as one line, in either format. Bytes that could end a line or move a terminal's cursor are escaped,
-//! because messages contain names that clients chose.
+//! One event as one line, as text or as JSON. Bytes that could end a line or move a terminal's cursor are escaped,
+//! because messages contain names from clients.
 
 use std::fmt::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use tracing::{Event, Level};
 
 use crate::LogFormat;
 
-/// The most bytes of a message, and of a field's value.
+/// The maximum number of bytes of a message, and of a field's value.
 const TEXT_BYTES_MAX: usize = 8 << 10;
 
 /// An event that is not formatted yet.
@@ -24,7 +24,7 @@ pub(crate) struct Record {
     fields: Map<String, Value>,
 }
 
-/// The JSON object of a line, in the order of its members.
+/// The JSON object of a line. Its members come in the order of these fields.
 #[derive(Serialize)]
 struct Json<'a> {
     time: String,
@@ -140,8 +140,8 @@ impl Visit for Record {
     }
 }
 
-/// Returns the name of an event's crate without the prefix `perdura_`, or `engine` for the crate `perdura`. A target
-/// without that prefix is returned up to its first `::`.
+/// Returns a short name for an event's crate: the part of `target` before its first `::`, without the prefix
+/// `perdura_`. The crate `perdura` gets the name `engine`.
 fn short(target: &str) -> &str {
     let name = target.split("::").next().unwrap_or(target);
     match name {
@@ -150,7 +150,7 @@ fn short(target: &str) -> &str {
     }
 }
 
-/// Returns a text. If it is too long, cuts it off and appends how many bytes are missing.
+/// Returns `text`. If it is too long, cuts off its end and appends how many bytes are missing.
 fn cut(mut text: String) -> String {
     if text.len() > TEXT_BYTES_MAX {
         let mut ends = (0..=TEXT_BYTES_MAX).rev();
@@ -162,7 +162,7 @@ fn cut(mut text: String) -> String {
     text
 }
 
-/// Returns whether a character could end a line, move a cursor or turn the direction of a text.
+/// Returns whether a character could end a line, move a cursor or reverse the direction of a text.
 fn is_harmful(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

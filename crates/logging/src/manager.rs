@@ -1,5 +1,5 @@
-//! Messages to the service manager (systemd). No thread waits for the manager: a manager that reads nothing would stop
-//! the event loop.
+//! Messages to the service manager (systemd). No thread waits for the manager. Otherwise a manager that reads nothing
+//! would stop the event loop.
 
 use std::ffi::OsStr;
 use std::fmt::Write;

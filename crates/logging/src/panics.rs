@@ -1,4 +1,5 @@
-//! Panics as events. The standard library's own report would write to stderr in the thread that panics.
+//! A panic hook that reports panics as events. With the standard library's hook, the thread that panics would itself
+//! write to stderr.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;

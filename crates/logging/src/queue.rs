@@ -9,9 +9,9 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::LogFigures;
 
-/// The most lines that wait.
+/// The maximum number of lines that wait.
 pub(crate) const LINES_MAX: usize = 4096;
-/// The most bytes that wait.
+/// The maximum number of bytes that wait.
 pub(crate) const BYTES_MAX: usize = 1 << 20;
 
 /// A line, and the number of lines that were lost before it.
@@ -19,7 +19,7 @@ pub(crate) const BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Line {
     /// The text, without its line break.
     pub text: String,
-    /// The number of lines that were dropped between this line and the line before it.
+    /// The number of lines dropped between this line and the line before it.
     pub lost_before: u64,
 }
 
@@ -28,9 +28,9 @@ pub(crate) struct Line {
 pub(crate) enum Next {
     /// A line.
     Line(Line),
-    /// The number of lines that were dropped after the last line.
+    /// The number of lines dropped after the last line.
     Lost(u64),
-    /// Nothing arrived within the time.
+    /// No item arrived in the time that the writer waits.
     Nothing,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Next {
 struct Waiting {
     lines: VecDeque<Line>,
     bytes: usize,
-    /// The number of lines that were dropped after the last line of `lines`.
+    /// The number of lines dropped after the last line of `lines`.
     lost: u64,
     /// True while the writer works on an item.
     writing: bool,
@@ -71,8 +71,8 @@ impl Queue {
         self.arrived.notify_one();
     }
 
-    /// Waits for the writer's next item, for at most `patience`, and returns it. The call also says that the writer has
-    /// finished the item before. If `patience` is `None`, the wait has no limit.
+    /// Records that the writer has finished its previous item. Then waits for the next item and returns it. The wait
+    /// takes at most `patience`. If `patience` is `None`, the wait has no limit.
     pub(crate) fn next(&self, patience: Option<Duration>) -> Next {
         let deadline = patience.map(|patience| Instant::now() + patience);
         let mut waiting = self.waiting.lock();
@@ -123,7 +123,7 @@ impl Queue {
         }
     }
 
-    /// Waits until the writer has written everything, for at most `patience`.
+    /// Waits until the writer has written everything. Waits at most `patience`.
     pub(crate) fn flush(&self, patience: Duration) {
         let deadline = Instant::now() + patience;
         let mut waiting = self.waiting.lock();

@@ -1,8 +1,8 @@
-//! Settings of the log: its level and its format.
+//! Settings of the log: level and format.
 
 use tracing::level_filters::LevelFilter;
 
-/// The least severe level of events that are written, by its name in Redis.
+/// The least severe level of the events that are written. The levels have the same names as in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogLevel {
     /// Everything.
@@ -16,10 +16,10 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
-    /// All names, the most detailed level first, as in Redis.
+    /// The names of all levels, from the most detailed to the least detailed. Redis uses the same names.
     pub const NAMES: &'static [&'static str] = &["debug", "verbose", "notice", "warning"];
 
-    /// Returns its name.
+    /// Returns the name of the level.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -63,10 +63,10 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
-    /// All names.
+    /// The names of all formats.
     pub const NAMES: &'static [&'static str] = &["text", "json"];
 
-    /// Returns its name.
+    /// Returns the name of the format.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

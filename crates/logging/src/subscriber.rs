@@ -1,7 +1,7 @@
 //! The subscriber of `tracing`. Each event that passes the level becomes a line in the queue. Spans are not used.
 //!
-//! `tracing-subscriber` would also do, but it has more than this log needs: spans in a slab, values per thread, and
-//! formatters whose text must be escaped a second time.
+//! The crate `tracing-subscriber` would work too, but has more than this log needs: spans in a slab, values for each
+//! thread, and formatters. The text of its formatters would have to be escaped again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -16,7 +16,8 @@ use crate::line::Record;
 use crate::queue::Queue;
 use crate::{LogFigures, LogFormat, LogLevel};
 
-/// The prefix of the crates whose events are written. Events of other libraries are for their developers.
+/// The prefix in the names of the crates whose events are logged. Events of external libraries are meant for the
+/// libraries' developers, and are not logged.
 const OURS: &str = "perdura";
 
 /// The subscriber.
@@ -36,7 +37,7 @@ impl Lines {
         }
     }
 
-    /// Changes the level. Makes `tracing` forget which places in the code it has found disabled.
+    /// Changes the level. Makes `tracing` check again which events are enabled.
     pub(crate) fn set_level(&self, level: LogLevel) {
         if self.level.swap(number(level), Ordering::Relaxed) != number(level) {
             tracing::callsite::rebuild_interest_cache();

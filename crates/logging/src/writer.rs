@@ -1,4 +1,4 @@
-//! The thread that writes lines. No other thread can be delayed by stderr.
+//! The thread that writes lines to stderr. It is the only thread that stderr can delay.
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::LogFormat;
 use crate::line::Record;
 use crate::queue::{Next, Queue};
 
-/// The time without a line after which the writer tries again to report lost lines.
+/// The time that the writer waits for the next log line before it tries again to report lost lines.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// The writer.
@@ -51,7 +51,7 @@ impl<W: Write + Send + 'static> Writer<W> {
         Ok(())
     }
 
-    /// Waits for the next line and writes it. A line that cannot be written is lost.
+    /// Waits for the next line and writes it. A line that stderr does not accept counts as lost.
     fn step(&mut self) {
         let patience = (self.owed > 0).then_some(AGAIN);
         match self.queue.next(patience) {
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use parking_lot::Mutex;
 
-    /// A sink that takes a number of bytes, then fails as a full disk does.
+    /// A sink that accepts a given number of bytes. Later writes fail as on a full disk.
     #[derive(Clone, Default)]
     struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
 

@@ -1,4 +1,4 @@
-//! Proofs by which a client and a node show each other that they have the same key. The key is not sent.
+//! Proofs of a shared key between a client and a node. The key is not sent.
 
 use hmac::{Hmac, Mac};
 use perdura_base::{Error, Result, Uuid};
@@ -16,7 +16,7 @@ const KEY_BYTES_MIN: usize = 16;
 /// The longest key, bytes.
 const KEY_BYTES_MAX: usize = 4096;
 
-/// A random number that is used once.
+/// A random number for one use.
 pub type Nonce = [u8; NONCE_BYTES];
 
 /// The side that makes a proof.
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// The facts that a proof covers. They are those of one greeting between a client and a node.
+/// The facts that a proof covers, all from one greeting between a client and a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
     /// The client's nonce.
@@ -56,7 +56,7 @@ pub struct Terms {
 }
 
 impl Key {
-    /// Returns the absence of a key: any client that reaches the node may use it.
+    /// Returns a key that is not set. Any client that reaches a node without a key may use the node.
     #[must_use]
     pub fn none() -> Key {
         Key(None)
@@ -83,7 +83,7 @@ impl Key {
         self.0.is_some()
     }
 
-    /// Returns the proof that a side sends. Without a key it is zeros. See docs/formats/logd.md.
+    /// Returns the proof that a side sends. If no key is set, the proof is all zeros. See docs/formats/logd.md.
     #[must_use]
     pub fn prove(&self, side: Side, terms: &Terms) -> [u8; PROOF_BYTES] {
         let Some(key) = &self.0 else {
@@ -101,7 +101,7 @@ impl Key {
         mac.finalize().into_bytes().into()
     }
 
-    /// Returns whether `proof` is the proof of this side by this key.
+    /// Returns whether `proof` is the proof that this side makes with this key.
     #[must_use]
     pub fn accepts(&self, side: Side, terms: &Terms, proof: &[u8; PROOF_BYTES]) -> bool {
         self.prove(side, terms).ct_eq(proof).into()

@@ -1,10 +1,10 @@
-//! The choice of the next view.
+//! The choice of the next view: the mode of each group, and the group of each stream.
 //!
 //! # Invariants
-//! * A group enters Mirror when both nodes hold all acknowledged bytes. The nodes must be on two machines, unless the
-//!   options allow one.
-//! * A group leaves Mirror when all acknowledged bytes are synced.
-//! * A stream moves to another group only when that group's nodes hold all its acknowledged bytes.
+//! * A group enters the mode `Mirror` only when each node holds all acknowledged bytes. The nodes must be on two
+//!   machines, unless the options allow one machine.
+//! * A group leaves the mode `Mirror` only when all acknowledged bytes are synced.
+//! * A stream moves to a new group only when the group's nodes hold all acknowledged bytes of the stream.
 
 use std::borrow::Cow;
 
@@ -59,7 +59,8 @@ impl Choice<'_> {
         Some(next)
     }
 
-    /// Checks that all acknowledged bytes are held under the next view, too.
+    /// Checks that the next view loses no acknowledged byte. Each acknowledged byte must already be on the disk or on
+    /// the nodes, as the next view requires.
     fn assert_nothing_is_given_up(&self, next: &View) {
         let state = self.state;
         for (number, raised) in (0u8..).zip(&state.raised) {
@@ -129,8 +130,8 @@ impl Choice<'_> {
                     (false, true) => Mode::Solo(members[1].clone()),
                     (false, false) => Mode::Disk,
                 };
-                // From this change on a takeover relies only on the disk. So all acknowledged bytes must be on the
-                // disk before.
+                // Once this change is in force, a takeover relies only on the disk. So all acknowledged bytes must be
+                // on the disk before the change.
                 self.log.want_copy();
                 let synced = streams()
                     .all(|(stream, raised)| !is_home(stream) || self.log.synced(stream) >= *raised);
@@ -143,8 +144,8 @@ impl Choice<'_> {
     }
 }
 
-/// Returns the groups whose nodes receive a stream. They are the stream's group in the present and in the pending
-/// view, the group to which the stream should return, and a spare group.
+/// Returns the groups that receive a stream. These are the stream's group in the present view and in the pending view,
+/// the group that the stream should return to, and a spare group.
 pub(crate) fn homes(state: &State, stream: StreamId) -> impl Iterator<Item = usize> + use<> {
     let (at, count) = (usize::from(stream.0), state.groups.len());
     let pending = state.pending.as_ref();
@@ -164,7 +165,7 @@ pub(crate) fn homes(state: &State, stream: StreamId) -> impl Iterator<Item = usi
     (0..count).filter(move |group| bits & 1 << group != 0)
 }
 
-/// Returns another group that can take the stream while the stream's own group is not a mirror.
+/// Returns a spare group that can take the stream while the stream's own group is not a mirror.
 fn spare_home(state: &State, stream: StreamId) -> Option<usize> {
     let count = state.groups.len();
     let first = usize::from(stream.0) % count;
@@ -177,8 +178,8 @@ fn spare_home(state: &State, stream: StreamId) -> Option<usize> {
         .find(|group| state.view.groups[*group].is_mirror())
 }
 
-/// Returns the group to which a stream should belong: its own if that is a mirror, otherwise another mirror that
-/// holds the stream.
+/// Returns the group for a stream: the stream's own group if the group is a mirror, otherwise a mirror that holds the
+/// stream.
 fn next_home(state: &State, next: &View, stream: StreamId) -> u8 {
     let at = usize::from(stream.0);
     let raised = state.raised[at];

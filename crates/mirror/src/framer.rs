@@ -4,17 +4,17 @@ use perdura_base::num::to_usize;
 
 use crate::message::{FRAME_BYTES_MAX, FRAME_BYTES_MIN, Malformed};
 
-/// The most spare bytes that the buffer keeps after a long frame was taken. More than that is freed.
+/// The size in bytes to which the buffer shrinks after a long frame.
 const KEEP_BYTES_MAX: usize = 512 * 1024;
 
-/// A buffer of the bytes that have arrived, from which frames are taken. An invalid length is refused as soon as it
-/// has arrived, so the buffer never grows beyond the longest frame.
+/// A buffer for taking frames from the arrived bytes. An invalid length is refused on arrival, so the buffer never
+/// grows beyond the longest frame.
 #[derive(Debug, Default)]
 pub struct Framer {
     buf: Vec<u8>,
-    /// The end of the bytes that have been taken.
+    /// The index in `buf` after the last frame that was taken.
     at: usize,
-    /// The end of the bytes that have arrived.
+    /// The index in `buf` after the last byte that has arrived.
     end: usize,
 }
 
@@ -43,7 +43,7 @@ impl Framer {
         &mut self.buf[self.end..self.end + len]
     }
 
-    /// Notes that `read` bytes have arrived in the space that [`room`](Self::room) returned.
+    /// Records that `read` bytes have arrived in the space that [`room`](Self::room) returned.
     pub fn filled(&mut self, read: usize) {
         self.end += read;
         assert!(
@@ -58,13 +58,13 @@ impl Framer {
         self.filled(bytes.len());
     }
 
-    /// Returns the number of bytes that have arrived and have not been taken.
+    /// Returns the number of arrived bytes not yet taken.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.arrived().len()
     }
 
-    /// Returns the bytes that have arrived and have not been taken.
+    /// Returns the arrived bytes not yet taken.
     #[must_use]
     pub fn arrived(&self) -> &[u8] {
         &self.buf[self.at..self.end]

@@ -6,7 +6,7 @@ use crate::auth::{Key, Nonce, Side, Terms};
 use crate::ids::{Generation, Machine, NodeInc};
 use crate::message::{Greeting, Reply, Request};
 
-/// The facts about a client that it sends to all nodes.
+/// The facts about a client that are the same for all nodes.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The database.
@@ -15,7 +15,7 @@ pub struct Caller {
     pub generation: Generation,
     /// The key that the node must also have.
     pub key: Key,
-    /// The smallest rings with which a node is useful, bytes.
+    /// The minimum size of a node's rings, in bytes. The client cannot use a node with smaller rings.
     pub ring_bytes_min: u64,
 }
 
@@ -24,29 +24,29 @@ pub struct Caller {
 pub struct Identity {
     /// The incarnation of the node.
     pub inc: NodeInc,
-    /// The machine on which the node runs.
+    /// The node's machine.
     pub machine: Machine,
-    /// The most bytes that one ring of the node can hold.
+    /// The maximum number of bytes that one ring of the node can hold.
     pub ring_bytes: u64,
 }
 
-/// The client's half of a handshake.
+/// A handshake as the client sees it.
 pub struct Handshake {
     nonce: Nonce,
     identity: Option<Identity>,
 }
 
-/// The result of a reply.
+/// The result of taking a reply.
 pub enum Greeted {
     /// The client must send this request.
     Say(Request<'static>),
-    /// The handshake is done, and the node serves the client. The generation is the highest one that the node has
-    /// seen.
+    /// The handshake is done, and the node serves the client. The generation is the highest generation that the node
+    /// has seen.
     Ready(Identity, Generation),
 }
 
 impl Handshake {
-    /// Begins the handshake of a connection. `nonce` is a random number that was used for no other connection.
+    /// Begins the handshake of a connection. `nonce` is a random number used only for this connection.
     #[must_use]
     pub fn new(nonce: Nonce) -> Handshake {
         Handshake {
@@ -61,7 +61,7 @@ impl Handshake {
         Request::hello(caller.uuid, self.nonce)
     }
 
-    /// Takes a reply of the node.
+    /// Processes a reply of the node. Returns the client's next step.
     ///
     /// # Errors
     /// The reason why the client cannot use the node.

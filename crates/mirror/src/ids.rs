@@ -4,7 +4,7 @@ use std::fmt;
 
 use perdura_base::{StreamId, Uuid};
 
-/// The number of a writer. Each takeover raises it.
+/// The generation of a writer. Each takeover raises it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Generation(pub u64);
 
@@ -14,8 +14,8 @@ impl fmt::Display for Generation {
     }
 }
 
-/// The incarnation of a node: one start of it. The number is random, so a node that lost its memory in a restart has
-/// another number.
+/// The incarnation of a node: one start of the node. A restart loses the node's memory, so each start has a new random
+/// number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NodeInc(pub u64);
 
@@ -25,7 +25,7 @@ impl fmt::Display for NodeInc {
     }
 }
 
-/// The machine on which a node runs. Nodes on the same machine can fail together.
+/// The machine of a node. Two nodes on one machine can fail together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Machine(pub [u8; 16]);
 

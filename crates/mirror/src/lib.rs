@@ -1,24 +1,24 @@
 //! The log in the memory of mirrored nodes: a commit waits for two memories instead of a disk.
 //!
-//! A *group* is a pair of nodes. Each stream of the log belongs to one group, whose nodes both receive every sealed
-//! block of it. The *view* is stored by an arbiter. It has the writer's generation and, for each group, where an
-//! acknowledged block must be: in both nodes, in one node and on the disk, or only on the disk. A little later the
-//! writer also copies the blocks to its segments on disk (the hard copy). After a crash a *takeover* raises the
-//! generation, seals the nodes and drains their bytes into the segments. Then the ordinary restart runs, which does
-//! not depend on nodes.
+//! A *group* is a pair of nodes. Each stream of the log belongs to one group. The two nodes of the group receive every
+//! sealed block of the stream. An arbiter stores the *view*. The view contains the writer's generation and the *mode*
+//! of each group. The mode says what holds an acknowledged block: both nodes, one node and the disk, or only the disk.
+//! A little later the writer also copies the blocks to its segments on disk. After a crash a *takeover* raises the
+//! generation, seals the nodes and drains their bytes into the segments. Then the ordinary restart runs. It does not
+//! depend on nodes.
 //!
 //! The types of this crate are state machines. Their caller passes the network, the arbiter and the time to each
-//! step. In production the callers are threads with sockets, in the simulator a seeded loop.
+//! step. In production the callers are threads with sockets. In the simulator the caller is a seeded loop.
 //!
 //! # Source
 //! H. Wu et al., *A Database Redo Log System Based on Virtual Memory Disk*, sections 3.1, 3.2 and 4.1.
 //!
 //! # Deviations
-//! * The paper's nodes have no generation and no incarnation: it would not be noticed that a node has rebooted with
-//!   empty memory or that a writer was replaced.
-//! * The paper copies "when idle", which never happens under load. We bound the part that is not copied, in bytes and
-//!   in time.
-//! * The paper counts only the failure of all nodes at once. But data are lost if both nodes of *one* group and the
+//! * The paper's nodes have no generation and no incarnation. So the paper's system would not notice that a node
+//!   has rebooted with empty memory, or that a writer was replaced.
+//! * The paper copies "when idle", which never happens under load. We limit the number of bytes that wait for the copy,
+//!   and their waiting time.
+//! * The paper counts only the failure of all nodes at once. But data are lost if the two nodes of *one* group and the
 //!   writer fail before the copy. Our takeover reports exactly which bytes are lost.
 
 mod auth;

@@ -1,20 +1,20 @@
-//! The writer's connection to one node: its handshake, its rings, and the blocks that are being sent.
+//! The writer's connection to one node: handshake, rings, and the sending of blocks.
 //!
 //! ```text
 //! down ──connect──► greeting ──welcome──► ready          any ──break──► down
 //! ```
-//! Replies come in the order of the requests. So if a request is unanswered, the link has *waited* since that request
-//! was sent or since the last answer, whichever is later.
+//! Replies come in the order of the requests. A link with an unanswered request is *waiting*. Its wait began when the
+//! oldest unanswered request was sent, or at the last answer if that came later.
 //!
 //! # Invariants
-//! * A position counts as held only if a reply of this incarnation of the node has reported it. It is never above the
-//!   position that was sent.
-//! * If the connection breaks, the link remembers the incarnation and the positions that it holds.
+//! * A position counts as held only if a reply of this incarnation of the node has reported it. A held position is
+//!   never above the position that was sent.
+//! * If the connection breaks, the link remembers the node's incarnation and the positions that this incarnation holds.
 //!
-//! A node on the writer's machine offers a second connection, over which it shares its memory ([`Net::local`]). When
-//! the link knows the node's identity, it changes to that connection. The writer then writes blocks directly into the
-//! node's memory. A written block is held if the node has not closed the ring and its process has not ended: see
-//! docs/formats/logd.md.
+//! A node on the writer's machine offers a second connection, over which the node shares its memory ([`Net::local`]).
+//! When the link knows the node's identity, the link changes to that connection. The writer then writes blocks directly
+//! into the node's memory. A block in this memory counts as held if the node's process has not ended and has not closed
+//! the ring: see docs/formats/logd.md.
 
 mod home;
 mod sending;
@@ -35,10 +35,11 @@ use crate::net::{Connection, Net, Sent};
 use crate::shared::Shared;
 use home::HomeTry;
 
-/// The interval at which an idle connection is checked, nanoseconds. It finds out whether the connection has ended.
+/// The interval between checks of an idle connection, nanoseconds. The check finds out whether the connection has
+/// ended.
 const LOOK_NS: u64 = 1_000_000;
 
-/// The least time between two reports of different troubles of a node to an operator, nanoseconds.
+/// The minimum time between two messages to an operator about different troubles of one node, nanoseconds.
 const NEWS_NS: u64 = 1_000_000_000;
 
 enum Stage {
@@ -54,8 +55,7 @@ enum Progress {
     Closed,
     /// The node was asked to open the ring and has not answered.
     Opening,
-    /// The ring is open. `sent` is the position up to which blocks were sent, `held` the one up to which the node
-    /// holds them.
+    /// The ring is open. Blocks up to position `sent` were sent, and the node holds the blocks up to position `held`.
     Open { sent: Pos, held: Pos },
 }
 
@@ -66,30 +66,30 @@ pub(crate) struct Link {
     stage: Stage,
     identity: Option<Identity>,
     streams: Vec<Progress>,
-    /// The rings in the node's memory to which this link writes. `None`: the stream's blocks are sent.
+    /// The rings in the node's memory that this link writes to. `None`: the stream's blocks are sent.
     mapped: Vec<Option<Writing>>,
     /// True if the node shares its memory over the connection.
     is_local: bool,
-    /// The last attempt to change to the node's shared memory.
+    /// The last attempt to switch to the node's shared memory.
     home_try: Option<HomeTry>,
-    /// For each stream, the position up to which the incarnation in `identity` holds it. It survives a broken
-    /// connection.
+    /// For each stream, the end of the part that the incarnation in `identity` holds. This position stays known after a
+    /// connection breaks.
     held: Vec<Pos>,
-    /// For each stream whose ring at this incarnation is spoiled, the sequence number of the damage report. The
-    /// writer uses 0, which no node uses, for damage that it has found. Such a ring is not opened before the node has
-    /// made it anew.
+    /// For each stream, the sequence number of the damage report on the stream's ring in this incarnation. `None`: the
+    /// ring is not spoiled. 0: the writer has found the damage; nodes never use this number. A spoiled ring is not
+    /// opened before the node has renewed the ring.
     spoiled: Vec<Option<u64>>,
     /// True if a view that may be in force has this incarnation as a member. Only kept up to date while a ring is
     /// spoiled.
     pub is_counted: bool,
     /// The number of requests that the node has not answered.
     awaited: u32,
-    /// While a request is unanswered, the time since which the link has waited. Otherwise the time of the node's last
-    /// answer. Nanoseconds.
+    /// The time at which the wait for the next answer began, nanoseconds. If all requests are answered, it is the time
+    /// of the node's last answer.
     since_ns: u64,
     /// The time of the last check of the connection, nanoseconds.
     looked_ns: u64,
-    /// The time since which the link has had no connection that is ready, nanoseconds.
+    /// The time since which the link has had no ready connection, nanoseconds.
     down_ns: u64,
     /// The time of the last attempt to connect, nanoseconds.
     tried_ns: Option<u64>,
@@ -97,7 +97,7 @@ pub(crate) struct Link {
     pub trouble: Option<String>,
     /// The highest generation that the node has reported.
     pub seen: Generation,
-    /// The trouble that was last reported to an operator, and the time of that report.
+    /// The trouble in the last report to an operator, and the time of the report.
     told: Option<(String, u64)>,
 }
 
@@ -162,8 +162,8 @@ impl Link {
         matches!(progress, Progress::Open { held, .. } if held >= pos)
     }
 
-    /// Returns the time since which the node has not answered, or since which it has had no connection that is ready.
-    /// `None`: the connection is ready and no request is unanswered.
+    /// Returns the time at which the node's silence began, nanoseconds. The node is silent if the link waits for an
+    /// answer, or if the link has no ready connection. `None`: the node is not silent.
     pub fn silent_since_ns(&self) -> Option<u64> {
         match self.is_ready() {
             true => (self.awaited > 0).then_some(self.since_ns),
@@ -241,8 +241,8 @@ impl Link {
         }
     }
 
-    /// Returns whether to look for replies now: because a reply is expected, or because it is time to check whether
-    /// the connection has ended.
+    /// Returns whether the link must look for replies now. It must if a request is unanswered, or if it is time to
+    /// check whether the connection has ended.
     pub fn is_looked_at(&self, now_ns: u64) -> bool {
         self.awaited > 0 || now_ns >= self.looked_ns + LOOK_NS
     }
@@ -252,8 +252,7 @@ impl Link {
         self.mapped[usize::from(stream.0)].is_some()
     }
 
-    /// Reads the node's replies. `ends` are the positions up to which the streams were shipped. Returns whether a
-    /// reply has arrived.
+    /// Reads the node's replies. `ends` has the end of each stream's tail. Returns whether a reply has arrived.
     pub fn receive(&mut self, caller: &Caller, ends: &[Pos], now_ns: u64) -> bool {
         self.looked_ns = now_ns;
         let mut heard = false;
@@ -393,7 +392,7 @@ impl Link {
         }
         if matches!(self.streams[at], Progress::Opening) {
             if self.spoiled[at].take().is_some() {
-                // The node has made the ring anew. The next send opens it, and it holds nothing.
+                // The node has made the ring anew. The ring holds nothing, and the next `send` opens it.
                 self.streams[at] = Progress::Closed;
                 if !self.is_spoiled() {
                     self.trouble = None;
@@ -434,7 +433,7 @@ impl Link {
         match refused.reason {
             // A takeover has replaced this writer. The caller finds the new generation in the view.
             Reason::Generation => Err(refused.text),
-            // The next send asks for the ring again, and the reply has its end.
+            // The next `send` asks for the ring again, and the node's reply says where the ring ends.
             Reason::Position | Reason::NoRing | Reason::Full => Err(refused.text),
             Reason::Version
             | Reason::Key
@@ -444,7 +443,7 @@ impl Link {
         }
     }
 
-    /// Sends a ping to a node that has been idle for `ping_ns`.
+    /// Sends a ping to a node after `ping_ns` of idle time.
     pub fn ping(&mut self, ping_ns: u64, now_ns: u64) {
         if self.is_ready() && self.awaited == 0 && now_ns >= self.since_ns + ping_ns {
             self.say(&Request::Ping, now_ns);

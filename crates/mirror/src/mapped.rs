@@ -1,13 +1,14 @@
 //! A ring in memory that a node shares with the writer on its machine: see "Mapped rings" in docs/formats/logd.md.
 //!
-//! The writer appends and the node reads. Neither waits for the other. [`Writing`] is the writer's side,
-//! [`MappedRing`] the node's. Another process writes the memory, so the node checks its contents before it trusts
-//! them.
+//! The writer appends and the node reads. The writer never waits for the node, and the node never waits for the writer.
+//! [`Writing`] is the writer's side, [`MappedRing`] the node's. The writer's process writes the memory, so the node
+//! checks the content before use.
 //!
 //! # Invariants
-//! * Only one process writes: the node shares the memory with the newest writer only. Before the node moves the ring
-//!   to its own memory, it closes the shared one.
-//! * A byte at `low` or above is not overwritten. Neither is the entry of an append that ends above `low`.
+//! * Only one process writes: the node shares the memory with the newest writer only. Before the node moves the ring to
+//!   its own memory, the node closes the shared memory.
+//! * A byte at `low` or above is not overwritten. While an append ends above `low`, its entry in the table
+//!   is not overwritten.
 //! * The node sets *closed* before it reads *count*. The writer stores *count* before it reads *closed*. So the node
 //!   sees every append that the writer counts as held.
 
@@ -33,21 +34,21 @@ const LOW: usize = 128;
 const COUNT: usize = 192;
 const ENTRY_BYTES: u64 = 32;
 const ENTRIES_MIN: u64 = 64;
-/// An upper bound of the number of appends that no writer ever reaches.
+/// An upper bound of the count of appends. No writer ever reaches it.
 const COUNT_MAX: u64 = 1 << 62;
-/// The most appends of its tail that a writer copies in one call. It also stops after [`FOLLOW_BYTES_MAX`] bytes.
-/// Then it serves other connections.
+/// The maximum number of appends that a writer copies from its tail in one call. The call also ends after
+/// [`FOLLOW_BYTES_MAX`] bytes, so that the writer can serve other connections.
 const FOLLOW_APPENDS_MAX: usize = 256;
 const FOLLOW_BYTES_MAX: u64 = 1 << 20;
-/// The number of times that a node reads fields that the writer is changing. If they contradict each other each time,
-/// it considers them damaged.
+/// The maximum number of attempts to read consistent fields while the writer changes the fields. If all attempts fail,
+/// the node considers the fields damaged.
 const LOOKS_MAX: usize = 8;
 /// The number of bytes that a check of the whole memory reads at once.
 const CHECK_BYTES: u64 = 1 << 20;
-/// The value of *closed* with which the node says that the ring is no longer in this memory.
+/// The value of *closed* for a ring that the node has moved out of this memory.
 const MOVED: u64 = u64::MAX;
 
-/// One append, as the table has it.
+/// One append, as an entry of the table describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
     start: Pos,
@@ -68,7 +69,7 @@ impl Layout {
         (entries * ENTRY_BYTES).next_multiple_of(PAGE)
     }
 
-    /// Returns the length of the memory of a ring with this size and this number of entries, bytes.
+    /// Returns the number of bytes of memory for a ring of `size` bytes and its table of `entries` entries.
     fn bytes(size: u64, entries: u64) -> u64 {
         PAGE + Layout::table_bytes(entries) + size
     }
@@ -98,8 +99,8 @@ impl Layout {
         }
     }
 
-    /// Returns the offset and length in memory of the `len` bytes at position `from`. There are two parts if the
-    /// bytes wrap around the end of the ring.
+    /// Finds in the memory the `len` bytes from position `from` on. Returns two parts, each as an offset and a length.
+    /// The second part is empty unless the bytes wrap around the end of the ring.
     fn places(&self, from: Pos, len: usize) -> [(usize, usize); 2] {
         assert!(to_u64(len) <= self.size, "a ring does not overtake itself");
         let begin = PAGE + Layout::table_bytes(self.entries);
@@ -112,16 +113,16 @@ impl Layout {
     }
 }
 
-/// The node's side of a ring that another process writes.
+/// The node's side of a ring that the writer's process writes.
 pub(crate) struct MappedRing {
     layout: Layout,
-    /// If the ring is sealed, the number of appends before that. Later appends do not count. `None`: the ring is not
-    /// sealed.
+    /// If the ring is sealed, the number of appends before the seal. Later appends do not count. `None`: the ring is
+    /// not sealed.
     sealed: Option<u64>,
 }
 
 impl MappedRing {
-    /// Moves a ring into memory that can be shared. `None`: there is no such memory, or the ring does not fit.
+    /// Moves a ring into memory that can be shared. `None`: the memory could not be made, or the ring does not fit.
     pub fn of(ring: &Ring, memories: &Memories) -> Option<MappedRing> {
         let size = ring.size();
         let entries = ENTRIES_MIN.max(size / PAGE);
@@ -145,7 +146,7 @@ impl MappedRing {
             end: ring.low(),
             count: 0,
         };
-        // Part of the first append was forgotten, so its bytes cannot be moved as one append.
+        // The beginning of the first append may have been forgotten. Only the rest of that append is moved.
         for (start, end, crc) in ring.appends_from(ring.low()) {
             let moved = writing.append(start, ring.parts(start, end), crc);
             if moved.is_err() {
@@ -159,7 +160,7 @@ impl MappedRing {
     /// Closes this ring and returns a copy of it in the node's own memory.
     ///
     /// # Errors
-    /// [`RingRefusal::Damaged`]; [`RingRefusal::Full`] if there is no memory.
+    /// [`RingRefusal::Damaged`]; [`RingRefusal::Full`] if there is not enough memory for the copy.
     pub fn take_back(&self) -> Result<Ring, RingRefusal> {
         self.layout.memory.store(CLOSED, MOVED);
         let (low, end) = self.extent()?;
@@ -219,7 +220,7 @@ impl MappedRing {
         self.sealed.map_or(count, |sealed| sealed.min(count))
     }
 
-    /// Seals the ring: appends that the writer has counted before stay visible, later ones do not.
+    /// Seals the ring: appends counted before the seal stay visible, later appends do not.
     pub fn seal(&mut self, by: Generation) {
         if self.sealed.is_none() {
             self.layout.memory.store(CLOSED, by.0);
@@ -237,10 +238,10 @@ impl MappedRing {
         assert!(self.sealed.is_none(), "a sealed ring stays as it is");
     }
 
-    /// Returns the first position of the ring and the position after its last byte.
+    /// Returns the first position of the ring and the ring's end.
     ///
     /// # Errors
-    /// [`RingRefusal::Damaged`] if the fields in the memory contradict each other.
+    /// [`RingRefusal::Damaged`] if the fields in the memory are contradictory.
     pub fn extent(&self) -> Result<(Pos, Pos), RingRefusal> {
         let mut low = self.layout.low();
         for _ in 0..LOOKS_MAX {
@@ -254,7 +255,7 @@ impl MappedRing {
         Err(RingRefusal::Damaged(low))
     }
 
-    /// Appends at most `len` bytes from position `from` on to `out`, like [`Ring::read`].
+    /// Copies at most `len` bytes of the ring, from position `from` on, to the end of `out`, like [`Ring::read`].
     ///
     /// # Errors
     /// [`RingRefusal::Outside`], [`RingRefusal::Damaged`].
@@ -280,7 +281,7 @@ impl MappedRing {
         }
         let now = self.layout.low();
         if now > from {
-            // The writer has appended since, perhaps over these bytes. If so, they are on its disk.
+            // The writer has appended since, perhaps over these bytes. Overwritten bytes are on the writer's disk.
             out.truncate(before);
             return Err(outside(now.min(end)));
         }
@@ -292,8 +293,8 @@ impl MappedRing {
         }
     }
 
-    /// Returns the bytes of an append. `None`: the append does not contain position `at`, or the bytes do not have
-    /// its checksum.
+    /// Returns the bytes of an append. `None`: the append does not contain position `at`, or the bytes do not match its
+    /// checksum.
     fn bytes_of(&self, entry: &Entry, at: Pos, low: Pos) -> Option<Vec<u8>> {
         let len = entry.end.0.checked_sub(entry.start.0)?;
         if entry.start > at || entry.end <= at || len > self.layout.size {
@@ -307,8 +308,8 @@ impl MappedRing {
         (entry.start < low || crc32c(&bytes) == entry.crc).then_some(bytes)
     }
 
-    /// Returns the appends that end after `from`, oldest first. The search goes back from the newest append. It ends
-    /// at an entry whose end is not the start of the next one, because the writer has replaced that entry since.
+    /// Returns the appends that end after `from`, oldest first. The search goes back from the newest append. If an
+    /// entry does not end where the next one starts, the writer has replaced it, and the search ends there.
     fn entries_from(&self, from: Pos) -> Vec<Entry> {
         let count = self.count();
         let oldest = count.saturating_sub(self.layout.entries);
@@ -331,8 +332,8 @@ fn is_extent(low: Pos, end: Pos, size: u64) -> bool {
     low <= end && end.0 - low.0 <= size && end.0 <= POS_MAX
 }
 
-/// The writer's side of a ring in a node's memory. It reads the ring's positions once. Afterwards only this value
-/// changes them.
+/// The writer's side of a ring in a node's memory. This value reads the ring's positions once, when it is made. From
+/// then on, only this value changes the positions.
 pub struct Writing {
     layout: Layout,
     low: Pos,
@@ -380,7 +381,8 @@ impl Writing {
         self.end
     }
 
-    /// Stores in the memory the position up to which the stream is synced on the writer's disk.
+    /// Stores `low` as the ring's first position, because the writer's disk has all bytes below it. Does nothing if the
+    /// ring begins at `low` or later, or ends before `low`.
     pub fn forget(&mut self, low: Pos) {
         if self.low < low && low <= self.end {
             self.low = low;
@@ -432,8 +434,8 @@ impl Writing {
         })
     }
 
-    /// Appends bytes of the tail that follow the ring's end, until the ring is full or this call has done its part.
-    /// Returns whether another call may append more.
+    /// Appends bytes of the tail that follow the ring's end, until the ring is full or the limit of one call is
+    /// reached. Returns whether another call may append more.
     ///
     /// # Errors
     /// A description of why the ring takes no bytes.
@@ -483,8 +485,9 @@ pub struct Append<'a> {
     ring: &'a mut Writing,
     at: Pos,
     to: Pos,
-    /// The offset of position `at` in the memory, and where the ring's bytes begin and end there.
+    /// The offset of position `at` in the memory.
     place: usize,
+    /// The offsets in the memory at which the bytes of the ring begin and end.
     bounds: (usize, usize),
 }
 
@@ -510,7 +513,7 @@ impl Append<'_> {
         self.at = Pos(self.at.0 + to_u64(bytes.len()));
     }
 
-    /// Makes the append count. `crc` is the checksum of its bytes.
+    /// Completes the append, so that it counts. `crc` is the checksum of its bytes.
     ///
     /// # Panics
     /// If fewer bytes were put than the append has.

@@ -1,4 +1,4 @@
-//! The messages between clients and nodes. The format page below is the only description of them.
+//! The messages between clients and nodes. The format page below is the only description of the messages.
 #![doc = include_str!("../../../docs/formats/logd.md")]
 
 mod codec;
@@ -10,11 +10,11 @@ use perdura_base::{Pos, StreamId, Uuid};
 use crate::auth::{Nonce, PROOF_BYTES};
 use crate::ids::{Generation, Machine, NodeInc};
 
-/// The most bytes of a frame: the longest block and its description.
+/// The maximum number of bytes of a frame: the longest block and its description.
 pub const FRAME_BYTES_MAX: usize = perdura_wal::block::BLOCK_BYTES_MAX + 96;
-/// The fewest bytes of a frame: a frame without a body.
+/// The minimum number of bytes of a frame: a frame without a body.
 pub(crate) const FRAME_BYTES_MIN: usize = 12;
-/// The most bytes of a ring that one read returns.
+/// The maximum number of bytes that one read of a ring returns.
 pub const READ_BYTES_MAX: u32 = 1 << 20;
 /// An upper bound of the positions in a log. No log reaches it.
 pub(crate) const POS_MAX: u64 = 1 << 62;
@@ -22,7 +22,7 @@ pub(crate) const POS_MAX: u64 = 1 << 62;
 const VERSION: u16 = 1;
 const MAGIC: &[u8; 4] = b"PLGD";
 const TEXT_BYTES_MAX: usize = 1000;
-/// The most rings that a reply can list. A node has fewer rings of one database.
+/// The maximum number of rings that a reply can list. A node has fewer rings of one database.
 const RINGS_MAX: usize = 4096;
 
 /// A description of why bytes are not a valid frame.
@@ -53,7 +53,7 @@ pub enum Request<'a> {
         /// The client's nonce.
         nonce: Nonce,
     },
-    /// Prove that the client has the key. This is the proof.
+    /// Prove, with this proof, that the client has the key.
     Proof([u8; PROOF_BYTES]),
     /// Make a ring, or continue an existing one.
     Open {
@@ -61,7 +61,7 @@ pub enum Request<'a> {
         generation: Generation,
         /// The stream.
         stream: StreamId,
-        /// The position up to which the stream is on the writer's disk.
+        /// The stream's end on the writer's disk.
         start: Pos,
     },
     /// Like [`Open`](Self::Open), but with the ring in memory that the client maps.
@@ -70,7 +70,7 @@ pub enum Request<'a> {
         generation: Generation,
         /// The stream.
         stream: StreamId,
-        /// The position up to which the stream is on the writer's disk.
+        /// The stream's end on the writer's disk.
         start: Pos,
     },
     /// Replace a spoiled ring by an empty one.
@@ -79,7 +79,7 @@ pub enum Request<'a> {
         generation: Generation,
         /// The stream.
         stream: StreamId,
-        /// The position up to which the stream is on the writer's disk.
+        /// The stream's end on the writer's disk.
         start: Pos,
         /// The sequence number of the damage report in the node's reply.
         damage: u64,
@@ -92,7 +92,7 @@ pub enum Request<'a> {
         stream: StreamId,
         /// The position of the block.
         pos: Pos,
-        /// The position up to which the stream is synced on the writer's disk.
+        /// The stream's synced end on the writer's disk.
         low: Pos,
         /// The block without the zeros at its end.
         bytes: &'a [u8],
@@ -117,7 +117,7 @@ pub enum Request<'a> {
     },
     /// Drop the rings of older generations.
     Retire {
-        /// The generation whose rings are kept, like those of newer ones.
+        /// The oldest generation whose rings are kept.
         generation: Generation,
     },
     /// Reply, to show that the node is running.
@@ -153,9 +153,9 @@ pub struct Greeting {
     pub keyed: bool,
     /// The node's incarnation.
     pub inc: NodeInc,
-    /// The machine on which the node runs.
+    /// The node's machine.
     pub machine: Machine,
-    /// The most bytes that one ring of the node holds.
+    /// The maximum number of bytes that one ring of the node holds.
     pub ring_bytes: u64,
     /// The node's nonce.
     pub nonce: Nonce,
@@ -190,7 +190,7 @@ pub struct Held {
 pub struct Sealed {
     /// The node's incarnation.
     pub inc: NodeInc,
-    /// The lowest generation from which the node still takes blocks.
+    /// The lowest generation that the node still takes blocks from.
     pub generation: Generation,
     /// All rings that the node has of the database.
     pub rings: Vec<RingState>,
@@ -199,9 +199,9 @@ pub struct Sealed {
 /// The reason why a node refuses a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// The node speaks another version of the protocol.
+    /// The node speaks a different version of the protocol.
     Version,
-    /// The client's proof is wrong: it does not have the node's key.
+    /// The client's proof is wrong: the client does not have the node's key.
     Key,
     /// The node has seen a higher generation.
     Generation,
@@ -213,7 +213,7 @@ pub enum Reason {
     Full,
     /// The node has no memory for a ring.
     Memory,
-    /// The frame is not allowed here.
+    /// The bytes are not a valid frame, or the protocol does not allow the frame at this point.
     Malformed,
     /// The ring's memory does not hold the bytes that were appended.
     Damaged,
@@ -284,8 +284,8 @@ pub enum Reply<'a> {
     },
     /// The part of a stream that the node holds.
     Held(Held),
-    /// Like [`Reply::Held`], for a ring in shared memory. The memory itself comes with the frame, and the number is
-    /// its length in bytes.
+    /// Like [`Reply::Held`], for a ring in shared memory. The memory itself comes with the frame. The second field is
+    /// the length of the memory, bytes.
     Mapped(Held, u64),
     /// The reply to an open or a map if the ring is damaged.
     Spoiled {
@@ -315,7 +315,7 @@ pub enum Reply<'a> {
     Retired {
         /// The node's incarnation.
         inc: NodeInc,
-        /// The generation whose rings are kept, like those of newer ones.
+        /// The oldest generation whose rings are kept.
         generation: Generation,
     },
     /// The reply to a ping.

@@ -1,8 +1,8 @@
 //! The network as this crate uses it: connections that carry complete frames, in order, until they break.
 //!
-//! In production a connection is a TCP stream, perhaps with TLS. In the simulator it is a queue, and a seed decides
-//! when its frames arrive and when it breaks. If a connection breaks, a frame that was sent may have arrived or not.
-//! Only a reply shows that it has.
+//! In production a connection is a TCP stream, perhaps with TLS. In the simulator a connection is a queue. A seed
+//! decides the arrival times of frames and the time of a break. After a break, a sent frame may have arrived or not.
+//! Only a reply shows the frame's arrival.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -25,10 +25,11 @@ pub trait Net: Send + Sync {
     /// over. A simulated network does not wait.
     fn wait(&self, _timeout: Duration) {}
 
-    /// Loads the files that later connections use, such as certificates, again. Returns whether the network uses any.
+    /// Rereads from disk the files that new connections use, such as certificates. Returns whether the network uses
+    /// such files.
     ///
     /// # Errors
-    /// The reason why the new files cannot be used. The old ones stay in use.
+    /// The reason why the new files cannot be used. The old files stay in use.
     fn reload(&self) -> Result<bool> {
         Ok(false)
     }
@@ -69,7 +70,7 @@ pub trait Connection: Send {
         None
     }
 
-    /// Checks that the connection is not broken, so the node's process has not ended.
+    /// Checks that the connection is not broken. While it is not broken, the node's process has not ended.
     ///
     /// # Errors
     /// The reason why the connection is broken. It stays broken.
@@ -77,9 +78,9 @@ pub trait Connection: Send {
         Ok(())
     }
 
-    /// Returns the descriptor on which an idle thread can wait with `poll`. The thread waits until it is readable or,
-    /// while [`has_unsent`](Self::has_unsent), writable. Then it calls [`receive`](Self::receive), which also sends
-    /// the unsent bytes.
+    /// Returns the descriptor that an idle thread passes to `poll`. The thread waits until the descriptor is readable
+    /// or, if [`has_unsent`](Self::has_unsent) returns true, writable. Then it calls [`receive`](Self::receive), which
+    /// also sends the unsent bytes.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }

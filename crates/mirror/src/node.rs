@@ -1,11 +1,11 @@
 //! A node: it keeps rings and answers requests. See docs/formats/logd.md.
 //!
 //! # Invariants
-//! * The node returns to a takeover all bytes that it has reported as held, until *retire*. If it cannot, it refuses
-//!   the read with a reason.
+//! * Until *retire*, a takeover can read all bytes that the node has reported as held. If the node cannot return the
+//!   bytes, the node refuses the read with a reason.
 //! * The highest generation of a database never falls. Appends of lower generations are refused.
 //! * A frame that the protocol does not allow changes nothing and ends the connection.
-//! * When a database's generation rises, the rings that writers before it map are sealed.
+//! * When a database's generation rises, the node seals the mapped rings of the earlier writers.
 
 mod held;
 mod opening;
@@ -28,19 +28,20 @@ use crate::ring::RingRefusal;
 use crate::shared::{Memories, Shared};
 use held::NodeRing;
 
-/// The most databases of which a node keeps a record. Without this limit a client could make the node use all memory.
+/// The maximum number of databases with a record in the node. Without this limit a client could make the node use all
+/// memory.
 const DATABASES_MAX: usize = 4096;
 
-/// The options with which a node starts.
+/// The options with which a node is started.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
-    /// The most bytes that a ring holds.
+    /// The maximum number of bytes that a ring holds.
     pub ring_bytes: u64,
-    /// The most rings, of all databases together.
+    /// The maximum number of rings of all databases together.
     pub rings_max: usize,
     /// The key that clients must have. It may be unset.
     pub key: Key,
-    /// The machine on which the node runs.
+    /// The node's machine.
     pub machine: Machine,
     /// A random number that makes this start of the node different from all others.
     pub inc: NodeInc,
@@ -57,9 +58,9 @@ pub struct NodeStats {
     pub rings: u64,
     /// The number of bytes in the rings.
     pub bytes: u64,
-    /// The number of blocks that messages have appended since the node started.
+    /// The number of blocks that clients have appended by message since the node's start.
     pub appends: u64,
-    /// The number of frames that were refused since the node started.
+    /// The number of refused frames since the node's start.
     pub refusals: u64,
 }
 
@@ -76,14 +77,14 @@ pub struct Peer {
 enum Stage {
     /// The client has sent nothing.
     New,
-    /// The node has sent its greeting, and the client must send its proof.
+    /// The node has sent a greeting, and the client must send a proof.
     Greeted { uuid: Uuid, nonce: Nonce },
-    /// The client has proven that it has the key, and is served.
+    /// The client has proven that it has the key. The node answers its requests.
     Welcome(Uuid),
 }
 
 impl Peer {
-    /// Returns the state of a new connection. `nonce` is a random number that was used for no other connection.
+    /// Returns the state of a new connection. `nonce` is a random number used only for this connection.
     #[must_use]
     pub fn new(nonce: Nonce) -> Peer {
         Peer {
@@ -120,19 +121,19 @@ pub struct Outcome {
     pub ends: bool,
 }
 
-/// The contents of a node as its hard copy needs them.
+/// The contents of a node, for the hard copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holdings {
     /// All rings, each with its database.
     pub rings: Vec<(Uuid, RingState)>,
-    /// For each database, the generation below which all generations are retired.
+    /// For each database, a generation. All lower generations are retired.
     pub retired: Vec<(Uuid, Generation)>,
 }
 
 #[derive(Default)]
 struct Database {
     generation: Generation,
-    /// All generations below this one are retired.
+    /// All generations below this generation are retired.
     retired: Generation,
     rings: BTreeMap<(Generation, StreamId), NodeRing>,
 }
@@ -237,8 +238,9 @@ impl Node {
         holdings
     }
 
-    /// Appends at most `len` bytes of a ring to `out`. They begin at `from`, or at the ring's low if that is higher.
-    /// Returns the position of the first byte, and the low. `None`: the node does not have this ring.
+    /// Copies at most `len` bytes of a ring to the end of `out`. The first copied byte is at `from`, or at the ring's
+    /// first position if that is higher. Returns the position of the first copied byte, and the ring's first position.
+    /// `None`: the node does not have this ring.
     ///
     /// # Errors
     /// [`RingRefusal`] if the bytes are outside the ring or damaged.
@@ -257,7 +259,7 @@ impl Node {
         }))
     }
 
-    /// Handles one frame that has arrived on a connection.
+    /// Handles one frame from a connection.
     pub fn handle(&mut self, peer: &mut Peer, frame: &[u8]) -> Outcome {
         let mut bytes = Vec::new();
         let request = Request::decode(frame).map_err(Refusal::from);

@@ -11,19 +11,19 @@ pub struct MirrorOptions {
     pub groups: Vec<[String; 2]>,
     /// The key that the nodes must have. It may be unset.
     pub key: Key,
-    /// The most bytes of a stream that may be shipped and not yet synced on the disk.
+    /// The maximum number of bytes, for each stream, that are shipped to nodes and not yet synced to the writer's disk.
     pub tail_bytes_max: u64,
     /// True if two nodes on one machine count as a mirror, although they fail together.
     pub one_machine: bool,
-    /// A node is suspected if it has not answered a request for this time, nanoseconds.
+    /// The time for which a node may leave a request unanswered before the node is suspected, nanoseconds.
     pub suspect_ns: u64,
-    /// A node that has been idle for this time is asked whether it is running, nanoseconds.
+    /// The idle time before a ping to a node, nanoseconds. A ping asks whether the node is running.
     pub ping_ns: u64,
     /// The time between two attempts to connect to a node, nanoseconds.
     pub retry_ns: u64,
-    /// The length of the lease: for this time after it has asked the arbiter, a writer may acknowledge by its disk,
-    /// nanoseconds. 0: the lease never ends. Choose 0 if every process that can reach the disk also sees the lock of
-    /// the data directory.
+    /// The length of the lease, nanoseconds. A lease begins when the writer asks the arbiter whether its view is in
+    /// force. During the lease the writer may acknowledge bytes because its disk has them. 0: the lease never ends.
+    /// Choose 0 if every process that can reach the disk also sees the lock of the data directory.
     pub lease_ns: u64,
 }
 

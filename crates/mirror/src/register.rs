@@ -12,15 +12,15 @@ use crate::view::{VIEW_BYTES_MAX, View};
 pub enum Swap {
     /// The new view is stored durably.
     Done,
-    /// A view with the same number or a higher one is stored already.
+    /// A view with this number or a higher number is stored already.
     Lost,
 }
 
-/// A register that both the writer and a takeover can reach. Calls may block.
+/// A register that the writer and a takeover can reach. Calls may block.
 ///
 /// # Contract
-/// * If several processes try to store a view with the same number, at most one of them gets [`Swap::Done`]. From
-///   then on [`read`](Self::read) returns that view or a later one, after a crash too.
+/// * If several processes try to store views with one number, at most one process gets [`Swap::Done`]. From then on
+///   [`read`](Self::read) returns that view or a later one, after a crash too.
 /// * After an error of [`replace`](Self::replace) it is unknown whether the view was stored. The caller must read
 ///   again.
 /// * A stored view is never lost, and never replaced by an older one.
@@ -28,11 +28,11 @@ pub trait Register: Send {
     /// Reads the newest view. `None`: no view was ever stored.
     ///
     /// # Errors
-    /// Errors of the storage; [`Error::Corrupt`] for a damaged view; [`Error::Foreign`] for a view of another
+    /// Errors of the storage; [`Error::Corrupt`] for a damaged view; [`Error::Foreign`] for a view of a different
     /// database.
     fn read(&mut self) -> Result<Option<View>>;
 
-    /// Stores view `next` if the newest stored view has the number before it.
+    /// Stores view `next` if its number directly follows the number of the newest stored view.
     ///
     /// # Errors
     /// Errors of the storage. It is then unknown whether the view was stored.
@@ -91,12 +91,12 @@ fn write_new(disk: &dyn Disk, path: &str, view: &View) -> Result<()> {
 pub struct NumberedFiles {
     disk: Arc<dyn Disk>,
     uuid: Uuid,
-    /// A random number in the names of temporary files, so that no two processes write the same one.
+    /// A random number in the names of temporary files, so that two processes never write one file.
     token: u64,
 }
 
 impl NumberedFiles {
-    /// Returns the arbiter of a database whose views are in the root of `disk`.
+    /// Returns the arbiter of the database `uuid`. It keeps the database's views in the root of `disk`.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, uuid: Uuid, token: u64) -> NumberedFiles {
         NumberedFiles { disk, uuid, token }
@@ -138,8 +138,8 @@ impl NumberedFiles {
 
 impl Register for NumberedFiles {
     fn read(&mut self) -> Result<Option<View>> {
-        // The caller may act on this view, so it must be durable. Another process may have renamed its file without
-        // syncing the directory.
+        // The caller may act on this view, so it must be durable. Another process may have renamed the view's file
+        // without syncing the directory.
         let newest = self.newest()?;
         if newest.is_some() {
             self.disk.sync_dir("")?;
@@ -165,7 +165,8 @@ impl Register for NumberedFiles {
             Err(error) => return Err(error),
         }
         self.disk.sync_dir("")?;
-        // If this writer was slow since its read, the number may have been free only because an old view was removed.
+        // If this process was slow after it read the numbers, the number of `next` may have been free only because an
+        // old view had been removed.
         if self.numbers()?.last() != Some(&next.v) {
             return Ok(Swap::Lost);
         }
@@ -186,7 +187,7 @@ pub struct LockedFile {
 }
 
 impl LockedFile {
-    /// Returns the arbiter of a database whose view is in the root of `disk`.
+    /// Returns the arbiter of the database `uuid`. It keeps the database's view in the root of `disk`.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, uuid: Uuid) -> LockedFile {
         LockedFile { disk, uuid }

@@ -3,10 +3,10 @@
 //!
 //! # Invariants
 //! * An append must begin at the ring's end, so that no gap exists. Otherwise it changes nothing.
-//! * `low <= end <= low + size`. The byte at position p has index (p - base) modulo the size, where `base` is the
-//!   position at which the ring began.
-//! * The memory grows until the ring wraps around for the first time. Memory is not zeroed in advance, and bytes that
-//!   were never written take none.
+//! * `low <= end <= low + size`. The byte at position p has index (p - base) modulo the size. `base` is the ring's very
+//!   first position.
+//! * The memory grows until the ring wraps around for the first time. It is not zeroed in advance, so bytes that were
+//!   never written take no memory.
 //! * Bytes are returned only if the checksum of their append is right.
 
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ use perdura_base::num::{to_u64, to_usize};
 /// The reason why a ring does not take a block or does not return bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RingRefusal {
-    /// The block does not begin at the ring's end. This is the end.
+    /// The block does not begin at the ring's end. The field is the position of that end.
     Position(Pos),
     /// The ring has no room for the block.
     Full,
@@ -27,14 +27,14 @@ pub enum RingRefusal {
     Outside {
         /// The first position that the ring holds.
         low: Pos,
-        /// The position after the last one that the ring holds.
+        /// The position after the ring's last byte.
         end: Pos,
     },
-    /// The memory does not hold the bytes that were appended at this position.
+    /// The memory lacks the bytes appended at this position.
     Damaged(Pos),
 }
 
-/// One append. It is needed to check the checksum.
+/// The range and the checksum of one append. They are kept so that a read can check the bytes.
 struct Append {
     start: Pos,
     end: Pos,
@@ -75,7 +75,7 @@ impl Ring {
         self.low
     }
 
-    /// Returns the position after the last one that the ring holds.
+    /// Returns the position after the ring's last byte.
     #[must_use]
     pub fn end(&self) -> Pos {
         self.end
@@ -93,7 +93,7 @@ impl Ring {
         self.low == self.end
     }
 
-    /// Returns the most bytes that the ring can hold.
+    /// Returns the maximum number of bytes that the ring can hold.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
@@ -183,7 +183,7 @@ impl Ring {
         to_usize((pos.0 - self.base.0) % self.size)
     }
 
-    /// Writes bytes at an index. If the memory ends there, it grows.
+    /// Writes bytes at an index. The memory grows if the bytes reach beyond its end.
     fn put_at(&mut self, at: usize, bytes: &[u8]) {
         let over = bytes.len().min(self.memory.len() - at);
         self.memory[at..at + over].copy_from_slice(&bytes[..over]);
@@ -210,8 +210,8 @@ impl Ring {
         appends.map(|append| (append.start, append.end, append.crc))
     }
 
-    /// Appends at most `len` bytes from position `from` on to `out`. Appends fewer bytes if the ring ends before, or
-    /// if the checksum of a later append is wrong.
+    /// Copies at most `len` bytes of the ring, from position `from` on, to the end of `out`. Copies fewer bytes if the
+    /// ring ends earlier. Stops before an append with a wrong checksum.
     ///
     /// # Errors
     /// [`RingRefusal::Outside`], [`RingRefusal::Damaged`].

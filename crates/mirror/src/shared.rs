@@ -1,4 +1,4 @@
-//! Memory that two processes share. A simulator uses memory that only its process has.
+//! Memory that two processes share. Simulators use memory of a single process instead.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -6,23 +6,23 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Memory that another process may change at any time. Words are little-endian, and their offsets are multiples of 8.
+/// Memory that a second process may change at any time. Words are little-endian, and their offsets are multiples of 8.
 ///
 /// # Order
-/// All threads see the loads and stores of words in one order (sequentially consistent). Reads and writes of bytes
-/// are ordered only with the words that the same side accesses. A *write* of bytes comes after the stores before it
-/// and before the stores after it. A *read* of bytes comes after the loads before it and before the loads after it.
-/// The table shows the orders that mapped rings need (docs/formats/logd.md), and what ensures each on a processor
-/// that reorders:
+/// All threads see the loads and stores of words in one order (sequentially consistent). Reads and writes of bytes are
+/// ordered only relative to accesses to words by the same process. A *write* of bytes comes after the earlier stores
+/// and before the later stores. A *read* of bytes comes after the earlier loads and before the later loads. The table
+/// shows the orders that mapped rings need (docs/formats/logd.md), and what ensures each order on a processor that
+/// reorders memory accesses:
 ///
-/// | one side | the other side | what must hold | by |
+/// | one process | the other process | what must hold | ensured by |
 /// |---|---|---|---|
 /// | write bytes, store entry, store *count* | load *count*, load entry, read bytes | if the count is seen, so is the append | a store releases, a load acquires |
-/// | store *low*, then overwrite bytes below it | read bytes, then load *low* | if overwritten bytes were read, the higher *low* is seen | a release fence before the copy of a write, an acquire fence after that of a read |
-/// | store *count*, load *closed* | store *closed*, load *count* | at least one side sees the other's store | the single order of all words |
+/// | store *low*, then overwrite bytes below it | read bytes, then load *low* | if overwritten bytes were read, the higher *low* is seen | a release fence before the copy of a write, an acquire fence after the copy of a read |
+/// | store *count*, load *closed* | store *closed*, load *count* | at least one sees the other's store | the single order of all words |
 ///
-/// A store alone lets later writes of bytes move before it, and a load alone lets earlier reads of bytes move after
-/// it. So the second row needs fences. On x86 these only limit the compiler.
+/// A store alone lets later writes of bytes move before the store. A load alone lets earlier reads of bytes move after
+/// the load. So the second row needs fences. On x86 these fences restrict only the compiler.
 ///
 /// # Panics
 /// All methods panic if the bytes are not all within the memory.
@@ -41,7 +41,7 @@ pub trait Shared: Send + Sync {
     fn read(&self, at: usize, out: &mut [u8]);
     /// Copies bytes into the memory at offset `at`.
     fn write(&self, at: usize, bytes: &[u8]);
-    /// Returns the descriptor with which the memory is passed to another process. `None`: it cannot be passed.
+    /// Returns the descriptor for passing the memory to a second process. `None`: the memory cannot be passed.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -53,7 +53,7 @@ impl fmt::Debug for dyn Shared + '_ {
     }
 }
 
-/// A function that makes memory of a given length, filled with zeros. `None`: there is no such memory.
+/// A function that makes memory of a given length, filled with zeros. `None`: the memory could not be made.
 pub type Make = dyn Fn(usize) -> Option<Arc<dyn Shared>> + Send + Sync;
 
 /// A source of memory that a node can share.

@@ -1,10 +1,11 @@
 //! A simulated network of nodes and an arbiter, controlled by a seed. Nodes and clients run the production code, and
-//! the simulated network shows every fault that a real network may have.
+//! the simulated network produces every fault that a real network may have.
 //!
-//! A frame that was sent waits in the queue of its connection until the simulator delivers it. So the frames of one
-//! connection arrive in order, and those of two connections in any order. If a connection breaks, the waiting frames
-//! of both directions are lost. A *cut* between a client and a node delays the frames of one direction or both, and
-//! neither side notices. A killed node loses its memory. A paused node answers later.
+//! A connection has a queue of sent frames. A sent frame waits in the queue until the simulator delivers the frame. So
+//! the frames of one connection arrive in order. Frames of two connections arrive in any order. If a connection breaks,
+//! the waiting frames of both directions are lost. A *cut* between a client and a node delays the frames of one
+//! direction or of both. The client and the node do not notice the cut. A killed node loses its memory. A paused node
+//! answers later.
 
 mod arbiter;
 
@@ -25,10 +26,12 @@ use crate::{Key, Nonce};
 
 pub use arbiter::{Mood, SimRegister};
 
-/// The most undelivered frames of a connection. Beyond them it reports that it is full.
+/// The maximum number of frames that wait on the way from a client to a node. With this many waiting, the connection
+/// reports that it is full.
 const QUEUE_MAX: usize = 64;
 
-/// If a client has found its connection broken, frames in it can only move at one of this many looks.
+/// The number of looks after which frames of half-open connections may move again. A look makes a list of the possible
+/// moves.
 const LATE: u64 = 256;
 
 /// A direction of a connection.
@@ -40,7 +43,7 @@ pub enum Way {
     Down,
 }
 
-/// A possible move: the connection whose next frame can move, and the direction.
+/// A possible move of a frame: the number of its connection, and its direction.
 pub type Move = (u64, Way);
 
 struct Host {
@@ -49,11 +52,11 @@ struct Host {
     machine: Machine,
     ring_bytes: u64,
     key: Key,
-    /// The memories that the present start of the node has shared with clients.
+    /// The memories that the node has shared with clients since it last started.
     memories: Shares,
 }
 
-/// Memories in the order in which they were made.
+/// All memories, oldest first.
 type Shares = Arc<Mutex<Vec<Weak<dyn Shared>>>>;
 
 /// A frame from a node, and the memory that comes with it.
@@ -63,11 +66,11 @@ struct Pipe {
     client: u32,
     address: String,
     peer: Peer,
-    /// The frames that the client has sent and that have not arrived at the node.
+    /// The client's frames on the way to the node.
     up: VecDeque<Vec<u8>>,
-    /// The frames that the node has sent and that have not arrived at the client.
+    /// The node's frames on the way to the client.
     down: VecDeque<Reply>,
-    /// The frames that have arrived at the client and that it has not taken.
+    /// The frames that have arrived at the client and that the client has not taken.
     arrived: VecDeque<Reply>,
     /// The memory that came with the last frame that the client took.
     memory: Option<Arc<dyn Shared>>,
@@ -82,18 +85,18 @@ struct Pipe {
 struct World {
     hosts: BTreeMap<String, Host>,
     pipes: BTreeMap<u64, Pipe>,
-    /// For each client and node, the directions in which no frame moves.
+    /// For each client and node, the cut directions.
     cuts: BTreeMap<(u32, String), Vec<Way>>,
-    /// The contents that killed nodes had.
+    /// The contents that each killed node had when it was killed.
     fallen: BTreeMap<NodeInc, Holdings>,
-    /// The machines on which clients run.
+    /// The machine of each client.
     machines: BTreeMap<u32, Machine>,
     next_pipe: u64,
     next_random: u64,
     frames: u64,
-    /// The number of times that the possible moves were listed. Each is a look.
+    /// The count of looks so far.
     looks: u64,
-    /// The number of the frame that is to be lost. Its connection then breaks.
+    /// The index of a frame to lose, as in [`SimNet::lose_frame`].
     lost_frame: Option<u64>,
     /// A reused buffer for the possible moves.
     moves: Vec<Move>,
@@ -126,7 +129,7 @@ impl World {
         way == Way::Down || host().is_some_and(|host| !host.is_paused)
     }
 
-    /// Lists the moves that are possible now in `moves`.
+    /// Fills `moves` with all moves that are possible now.
     fn look(&mut self, moves: &mut Vec<Move>) {
         self.looks += 1;
         moves.clear();
@@ -235,7 +238,7 @@ impl SimNet {
             .for_each(|pipe| pipe.is_broken = true);
     }
 
-    /// Pauses a node, so that it answers nothing, or ends the pause.
+    /// Pauses a node, or ends its pause if `is_paused` is false. A paused node answers nothing.
     pub fn pause(&self, address: &str, is_paused: bool) {
         let mut world = self.0.lock();
         world
@@ -245,7 +248,7 @@ impl SimNet {
             .is_paused = is_paused;
     }
 
-    /// Returns the memories that a node has shared and that are still in use, oldest first. Tests damage them.
+    /// Returns the node's shared memories that are in use, oldest first. Tests damage these memories.
     #[must_use]
     pub fn memories(&self, address: &str) -> Vec<Arc<dyn Shared>> {
         let world = self.0.lock();
@@ -261,11 +264,11 @@ impl SimNet {
         world.hosts.get(address)?.node.as_ref().map(Node::inc)
     }
 
-    /// Returns the bytes of a ring in the memory of incarnation `inc` of a node, and the position of the first byte.
-    /// `None`: that incarnation is not running, or it does not have the ring.
+    /// Returns the bytes that the node's incarnation `inc` has of a ring, and the position of the first byte. `None`:
+    /// that incarnation is not running, or it does not have the ring.
     ///
     /// # Errors
-    /// The first position whose bytes are damaged.
+    /// The position of the first damaged byte.
     #[must_use]
     pub fn held(
         &self,
@@ -323,8 +326,8 @@ impl SimNet {
         between.for_each(|pipe| pipe.is_broken = true);
     }
 
-    /// From now on a client finds its connections to a node broken, while the frames that it has sent still arrive.
-    /// They may arrive after the first frames of its next connection.
+    /// Makes the connections of a client to a node half open. The client finds the connections broken, but the client's
+    /// sent frames still arrive. Sent frames may arrive after the first frames of the client's next connection.
     pub fn half_open(&self, client: u32, address: &str) {
         let mut world = self.0.lock();
         let pipes = world.pipes.values_mut();
@@ -341,7 +344,7 @@ impl SimNet {
             .for_each(|pipe| pipe.is_left = true);
     }
 
-    /// Sets the machine on which a client runs. Nodes on that machine share their memory with it.
+    /// Sets the client's machine. Nodes on that machine share memory with the client.
     pub fn set_machine(&self, client: u32, machine: Machine) {
         self.0.lock().machines.insert(client, machine);
     }
@@ -371,8 +374,8 @@ impl SimNet {
         self.0.lock().deliver(to_move);
     }
 
-    /// Moves one frame. `draw` gets the number of possible moves and returns the index of one. Returns whether a move
-    /// was possible.
+    /// Moves one frame, if a frame can move. `draw` gets the number of possible moves and returns the index of the move
+    /// to make. Returns whether a move was possible.
     pub fn deliver_one(&self, draw: impl FnOnce(usize) -> usize) -> bool {
         let mut world = self.0.lock();
         let mut moves = std::mem::take(&mut world.moves);

@@ -6,14 +6,14 @@ use crate::lease::Lease;
 use crate::link::Link;
 use crate::view::View;
 
-/// The anchor's permission for acknowledgements to rest on nodes.
+/// The anchor's permission to acknowledge bytes that only nodes hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anchored {
     No,
-    /// The anchor perhaps permits it: an update has begun, and may have failed. A later update may still store its
-    /// record.
+    /// It is unknown whether the anchor gives the permission: an update of the anchor has begun and may have failed. A
+    /// later update may still store the failed update's record.
     Perhaps,
-    /// The anchor permits it, durably.
+    /// The durable anchor gives the permission.
     Yes,
 }
 
@@ -30,10 +30,10 @@ impl Anchored {
 /// The state of a writer between two steps.
 pub(crate) struct State {
     pub view: View,
-    /// A view that was sent to the arbiter, and of which it is unknown whether it was stored.
+    /// A view on the way to the arbiter. The arbiter may or may not have stored the view.
     pub pending: Option<View>,
     pub groups: Vec<[Link; 2]>,
-    /// The position up to which each stream may have been acknowledged.
+    /// For each stream, the highest position that may have been acknowledged.
     pub raised: Vec<Pos>,
     pub anchored: Anchored,
     pub lease: Lease,

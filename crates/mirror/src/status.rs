@@ -12,21 +12,21 @@ pub struct NodeStatus {
     pub is_ready: bool,
     /// True if the writer writes blocks directly into the node's memory.
     pub is_mapped: bool,
-    /// The incarnation of the node that was last seen, and its machine. `None`: the writer has not seen any.
+    /// The last seen incarnation of the node, and the node's machine. `None`: the writer has not seen the node.
     pub identity: Option<(NodeInc, Machine)>,
-    /// The number of bytes that were shipped and that the node is not known to hold.
+    /// The count of shipped bytes that the node is not known to hold.
     pub lag_bytes: u64,
-    /// The time for which a request to the node has been unanswered, nanoseconds.
+    /// The age of the node's oldest unanswered request, nanoseconds.
     pub silent_ns: u64,
-    /// The reason why the node is not connected, or why it cannot be the second node of its group. `None`: neither is
-    /// so.
+    /// The reason why the node is not connected, or why it cannot be the second node of its group. `None`: the node has
+    /// no trouble.
     pub trouble: Option<String>,
 }
 
 /// A group, as the writer knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupStatus {
-    /// The nodes and disks for which the group's acknowledgements wait.
+    /// The nodes and disks that must have the group's bytes before the writer acknowledges the bytes.
     pub mode: Mode,
     /// The nodes of the group.
     pub nodes: [NodeStatus; 2],
@@ -35,7 +35,7 @@ pub struct GroupStatus {
 /// The status of a log's mirror.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// The number of the view.
+    /// The number of the view. Each new view has the next higher number.
     pub v: u64,
     /// The writer's generation.
     pub generation: Generation,
@@ -43,6 +43,6 @@ pub struct Status {
     pub is_pending: bool,
     /// The groups.
     pub groups: Vec<GroupStatus>,
-    /// The group of each stream.
+    /// The index in `groups` of each stream's group.
     pub homes: Vec<u8>,
 }

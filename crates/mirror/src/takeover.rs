@@ -3,13 +3,14 @@
 //! ```text
 //! claim: gen + 1 in the arbiter ──► seal the nodes of each mirror ──► read their rings ──► drain (perdura_wal)
 //! ```
-//! Then the ordinary restart runs, which does not depend on nodes. The nodes keep the rings until the new writer
-//! sends *retire*. It does so when the anchor names the life that was recovered. So a takeover may be interrupted at
-//! any point. The same or another process then begins it again and finds the same bytes.
+//! Then the ordinary restart runs, which needs no nodes. The nodes keep the rings until the new writer sends *retire*.
+//! It sends *retire* when the anchor names the life of the new writer. So a takeover may be interrupted at any point.
+//! The next takeover finds the bytes again, even in another process. A *mirror* below is a group in mode Mirror.
 //!
 //! # Invariants
-//! * Nothing is read from a node before it is sealed: so a replaced writer cannot add bytes after they were read.
-//! * Only a node with the incarnation in the view counts. A node that has rebooted holds nothing.
+//! * A node is sealed before it is read. So a replaced writer cannot add bytes after the read.
+//! * A node counts only if the node's incarnation is in the view. A rebooted node has a new incarnation and holds
+//!   nothing.
 //! * One node of each mirror is enough, because each of the two holds all acknowledged bytes.
 
 use std::sync::Arc;
@@ -29,7 +30,7 @@ use crate::view::{Member, Mode, View};
 /// A process that becomes the writer.
 #[derive(Debug, Clone)]
 pub struct Claimant {
-    /// The database.
+    /// The identity of the database.
     pub uuid: Uuid,
     /// A random number that identifies the process.
     pub writer: u64,
@@ -41,7 +42,7 @@ pub struct Claimant {
     pub streams: u8,
 }
 
-/// A machine that raises the generation in the arbiter, one operation a step.
+/// A state machine that raises the generation in the arbiter. A step takes at most two operations of the arbiter.
 pub struct Claim {
     by: Claimant,
     tried: Option<View>,
@@ -54,8 +55,8 @@ impl Claim {
         Claim { by, tried: None }
     }
 
-    /// Takes a step. When the claim is stored, returns the view that is in force from then on. It is the view before
-    /// with a higher generation. If there was none, it is a first view in which all groups are in mode Disk.
+    /// Takes a step. Returns the claimed view once the arbiter has stored it; `None` before. The claimed view is the
+    /// previous view with a higher generation. If there was no view, all groups are in mode Disk.
     ///
     /// # Errors
     /// Errors of the arbiter. The step may then be repeated.
@@ -107,8 +108,8 @@ impl Claim {
     }
 }
 
-/// Returns the view with which a writer begins when the anchor names its life. All groups are in mode Disk, and there
-/// are as many as are configured.
+/// Returns the first view of a writer's life. The writer stores this view after the anchor names the life. The view
+/// has as many groups as are configured, all in mode Disk.
 #[must_use]
 pub fn beginning_view(claimed: &View, by: &Claimant, life: Incarnation, hard: Epoch) -> View {
     assert!(
@@ -138,12 +139,12 @@ pub struct Kept {
     pub bytes: Vec<u8>,
 }
 
-/// The times for which a takeover waits for nodes.
+/// The waiting times of a takeover.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// The time to wait for the second node of a mirror after the first was sealed, nanoseconds.
+    /// The time that a takeover waits for one node of a mirror after the other node was sealed, in nanoseconds.
     pub other_ns: u64,
-    /// The time after which the takeover fails if a mirror has no node that answers, nanoseconds.
+    /// The time limit for one node of each mirror to return all acknowledged bytes, nanoseconds.
     pub all_ns: u64,
     /// The time between two attempts to connect to a node, nanoseconds.
     pub retry_ns: u64,
@@ -164,19 +165,19 @@ impl Default for Patience {
 pub enum Fetched {
     /// A frame was sent or received. Another step may follow at once.
     Step,
-    /// All that can be done is to wait for nodes.
+    /// Nothing was sent or received. The takeover waits for nodes.
     Waits,
     /// For each stream, the bytes that the nodes have returned.
     All(Vec<Vec<Kept>>),
 }
 
-/// A machine that seals the nodes of a view and reads the bytes that they hold.
+/// A state machine that seals the nodes of a view and reads the nodes' bytes.
 pub struct Fetch {
     view: View,
     caller: Caller,
     net: Arc<dyn Net>,
     patience: Patience,
-    /// For each stream, the position from which bytes are needed. The disk holds the bytes before it.
+    /// For each stream, the position of the first needed byte. The disk holds the bytes before this position.
     from: Vec<Pos>,
     /// True if the takeover continues although some acknowledged bytes cannot be fetched.
     accept_loss: bool,
@@ -193,12 +194,12 @@ struct Visit {
     tried_ns: Option<u64>,
     stage: Stage,
     trouble: Option<String>,
-    /// The time at which the node was sealed. `None`: it is not sealed.
+    /// The time of the node's seal. `None`: the node is not sealed.
     sealed_ns: Option<u64>,
-    /// True if the node's memory lacks bytes that it took. The takeover uses its other bytes, but they are not
-    /// enough.
+    /// True if the node has lost bytes that it had accepted. The takeover uses the bytes that are left, but they are
+    /// not enough.
     is_damaged: bool,
-    /// True if the node returns bytes of its hard copy.
+    /// True if the node returns bytes from its copy on disk, the *hard copy*.
     is_recalled: bool,
     kept: Vec<(StreamId, Kept, Pos)>,
 }
@@ -215,8 +216,8 @@ enum Stage {
 }
 
 impl Fetch {
-    /// Begins to fetch. `from` is the position of each stream from which the bytes are needed. The nodes are the
-    /// members of the claimed view.
+    /// Begins to fetch from the members of `view`, the claimed view. `from` has the position of the first needed byte
+    /// of each stream.
     #[must_use]
     pub fn new(
         view: View,
@@ -266,15 +267,15 @@ impl Fetch {
         }
     }
 
-    /// Sets what happens if no node of a mirror holds all acknowledged bytes. True: the takeover uses the bytes that
-    /// it can get, also from hard copies of earlier starts.
+    /// Sets whether the takeover continues if no node of a mirror holds all acknowledged bytes. The takeover then uses
+    /// all bytes that it can reach. These include the bytes that earlier starts of a node have left on the node's disk.
     #[must_use]
     pub fn accepting_loss(mut self, accept_loss: bool) -> Fetch {
         self.accept_loss = accept_loss;
         self
     }
 
-    /// Takes the reason why acknowledged bytes may be missing from the fetched ones. `None`: none are missing.
+    /// Takes the reason why acknowledged bytes may be missing from the fetched bytes. `None`: no bytes are missing.
     pub fn take_lacks(&mut self) -> Option<Error> {
         self.lacks.take()
     }
@@ -282,9 +283,8 @@ impl Fetch {
     /// Takes a step. Does not block.
     ///
     /// # Errors
-    /// [`Error::Usage`] if no node of a mirror holds all acknowledged bytes, or none answers in time. The bytes of
-    /// those nodes are lost unless one of them becomes reachable again. If the loss is accepted, this is not an
-    /// error.
+    /// [`Error::Usage`] if no node of a mirror holds all acknowledged bytes, or no such node answers in time. The bytes
+    /// are lost unless a node that holds them becomes reachable again. If the loss is accepted, there is no error.
     pub fn step(&mut self, now_ns: u64) -> Result<Fetched> {
         let begun_ns = *self.begun_ns.get_or_insert(now_ns);
         let mut moved = false;
@@ -433,7 +433,7 @@ impl Visit {
         }
     }
 
-    /// Closes the connection. The node stays sealed, and the next connection continues after that.
+    /// Closes the connection. The node stays sealed. The next connection reads the bytes again from the start.
     fn break_off(&mut self, why: String) {
         self.connection = None;
         self.stage = Stage::Down;
@@ -477,7 +477,7 @@ impl Visit {
                     self.say(&Request::Seal { generation })
                 }
             },
-            // The earlier start has left no bytes, or the node has no hard copy.
+            // The node's earlier start has left no bytes, or the node has no hard copy.
             (Stage::Sealing, Reply::Refused(_)) if self.is_recalled => {
                 (self.connection, self.stage) = (None, Stage::Empty);
                 Ok(())
@@ -522,7 +522,7 @@ impl Visit {
         }
     }
 
-    /// Notes which bytes of a stream must be read from this node.
+    /// Determines which bytes of a stream must be read from this node.
     fn want(&mut self, stream: StreamId, rings: &[RingState], context: &Context<'_>) {
         let of = (context.view.rings, stream);
         let ring = rings
@@ -549,7 +549,8 @@ impl Visit {
         }
     }
 
-    /// Requests the next bytes of ring `at`. If it is complete, continues with the next ring.
+    /// Requests the next bytes of the ring at index `at` of `kept`. If all bytes of this ring were read, continues with
+    /// the next ring.
     fn read_on(&mut self, mut at: usize, context: &Context<'_>) -> Result<(), String> {
         while let Some((stream, kept, end)) = self.kept.get(at) {
             let reached = Pos(kept.from.0 + to_u64(kept.bytes.len()));

@@ -13,11 +13,11 @@ use crate::ids::{Generation, Machine, NodeInc};
 
 const MAGIC: &[u8; 4] = b"PVEW";
 const VERSION: u16 = 1;
-/// The most groups of nodes.
+/// The maximum number of groups of nodes.
 pub const GROUPS_MAX: u8 = 16;
-/// The most bytes of a node's address.
+/// The maximum length of a node's address, bytes.
 pub const ADDRESS_BYTES_MAX: usize = 255;
-/// The most bytes of an encoded view.
+/// The maximum length of an encoded view, bytes.
 pub(crate) const VIEW_BYTES_MAX: usize = 16 * 1024;
 
 /// A node that holds acknowledged bytes.
@@ -25,13 +25,13 @@ pub(crate) const VIEW_BYTES_MAX: usize = 16 * 1024;
 pub struct Member {
     /// The incarnation of the node.
     pub inc: NodeInc,
-    /// The machine on which the node runs.
+    /// The node's machine.
     pub machine: Machine,
     /// The address of the node.
     pub address: String,
 }
 
-/// The nodes and disks for which acknowledgements of a group's streams wait.
+/// The nodes and disks that must have a group's bytes before the writer acknowledges the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     /// Only the log's disk.
@@ -80,28 +80,28 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A view.
+/// A view: it says where acknowledged bytes are, and which process may write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
-    /// The database.
+    /// The identity of the database.
     pub uuid: Uuid,
-    /// The number of the view.
+    /// The number of the view. Each new view has the next higher number.
     pub v: u64,
     /// The writer's generation.
     pub generation: Generation,
-    /// A random number of the process that made the view.
+    /// The random number of the process that made the view.
     pub writer: u64,
-    /// The generation that the rings of the members have.
+    /// The generation of the members' rings.
     pub rings: Generation,
-    /// The life of the database that writes those rings.
+    /// The life of the database that writes these rings.
     pub life: Incarnation,
     /// A commit epoch that was durable on the log's disks when the view was made.
     pub hard: Epoch,
-    /// The time at which the view was made, microseconds since 1970.
+    /// The creation time of the view, microseconds since 1970.
     pub wall_us: u64,
     /// The mode of each group.
     pub groups: Vec<Mode>,
-    /// The group of each stream.
+    /// The index in `groups` of each stream's group.
     pub homes: Vec<u8>,
 }
 

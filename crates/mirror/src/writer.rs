@@ -2,31 +2,32 @@
 //!
 //! ```text
 //!                 a node is silent                    both are
-//! Mirror(a, b) ───────────────────► Solo(b) ───────────────────► Disk        (the tail is synced before)
+//! Mirror(a, b) ───────────────────► Solo(b) ───────────────────► Disk        (after all acknowledged bytes are synced)
 //!      ▲                               │                           │
 //!      └──────── the other one has caught up ──────────────────────┘
 //! ```
-//! [`Mirror::pump`] moves bytes and replies and never blocks. Any thread that waits for an acknowledgement may call
-//! it. [`Mirror::manage`] takes one step that may block: an operation of the arbiter, an update of the anchor, the
-//! beginning of a connection. Only the thread that owns the mirror calls it.
+//! [`Mirror::pump`] moves bytes and replies and never blocks. Any thread that waits for an acknowledgement may call it.
+//! [`Mirror::manage`] takes one step that may block: an operation of the arbiter, an update of the anchor, or the start
+//! of a connection. Only the thread that owns the mirror calls it.
 //!
 //! # Acknowledging
-//! A stream is held up to a position that depends on the mode of its group. In Mirror, both members hold the bytes up
-//! to there. In Solo, the member holds them and the disk has synced them. In Disk, the disk has synced them. While it
-//! is unknown whether a new view was stored, both the old and the new view must permit a position. So
-//! acknowledgements stop when a node falls silent, and continue when the new view is known to be stored.
+//! A stream is acknowledged up to a position that depends on the mode of its group. In Mirror, the two members hold the
+//! bytes before the position. In Solo, the member holds these bytes and the disk has synced these bytes. In Disk, the
+//! disk has synced these bytes. While it is unknown whether a new view was stored, both the old view and the new view
+//! must permit a position. So acknowledgements stop when a node falls silent, and continue when the new view is known
+//! to be stored.
 //!
-//! A group leaves Mirror only when all acknowledged bytes are synced. The paper changes the view first and copies
-//! afterwards. In that order the newest bytes are lost if the writer fails in between, because a takeover reads only
-//! the disk in the other modes.
+//! A group leaves Mirror only when all acknowledged bytes are synced. The paper that this crate follows changes the
+//! view first and copies afterwards. In that order the newest bytes are lost if the writer fails in between. The reason
+//! is that a takeover reads only the disk if the mode is not Mirror.
 //!
 //! # Invariants
-//! * In every view that may be in force, an acknowledged position is synced or held by all members of its stream's
-//!   mode.
-//! * Bytes are acknowledged by nodes only while the anchor permits it durably.
-//! * First the view returns to Disk and then the anchor stops to permit nodes, both only when all shipped bytes are
-//!   synced.
-//! * A writer that has seen a higher generation acknowledges nothing and changes nothing.
+//! * Acknowledged bytes are synced or, in mode Mirror, held by the two members of the group. This is so in every view
+//!   that may be in force.
+//! * Bytes that only nodes hold are acknowledged only while the durable anchor permits it.
+//! * When the mirror stops, all groups first change to mode Disk, and then the anchor withdraws the permission. Both
+//!   steps wait until all shipped bytes are synced.
+//! * After a writer has seen a higher generation, the writer acknowledges nothing and changes nothing.
 
 mod pump;
 
@@ -54,36 +55,36 @@ use crate::view::{Mode, View};
 
 /// The log and the anchor that a mirror works for.
 pub trait Log: Send + Sync {
-    /// Returns the position up to which a stream is synced on the log's disk.
+    /// Returns the end of a stream's synced bytes on the log's disk.
     fn synced(&self, stream: StreamId) -> Pos;
     /// Permits acknowledgements of a stream up to a position.
     fn raise(&self, stream: StreamId, end: Pos);
-    /// Sets whether the log acknowledges all synced bytes by itself, as it does at first. It may do so only while
-    /// every group is Disk in the view in force and in a pending view. In other modes a sync alone is not enough to
-    /// acknowledge.
+    /// Sets whether the log acknowledges all synced bytes by itself. At first it does. The log may do this only while
+    /// every group is in mode Disk, both in the view in force and in a pending view if there is one. In the other modes
+    /// bytes may not be acknowledged just because they are synced.
     fn follow_disk(&self, follows: bool);
-    /// Returns the present time, nanoseconds, by the clock whose times the mirror's callers pass.
+    /// Returns the present time in nanoseconds. Callers of the mirror's methods pass a time of this clock as `now_ns`.
     fn now_ns(&self) -> u64;
-    /// Requests the copy: the log must sync the shipped bytes now.
+    /// Requests that the log sync the shipped bytes now.
     fn want_copy(&self);
     /// Returns the commit epoch that is durable on the log's disks.
     fn durable(&self) -> Epoch;
-    /// Stops the log, because another writer has replaced this one.
+    /// Stops the log, because another writer has replaced this writer.
     fn fence(&self, why: &str);
-    /// Stores in the anchor, durably, whether acknowledgements may rest on nodes.
+    /// Stores durably in the anchor whether bytes that only nodes hold may be acknowledged.
     ///
     /// # Errors
-    /// Errors of the anchor. A later update may still store the record of the failed one.
+    /// Errors of the anchor. After an error, a later update of the anchor may still store the failed update's record.
     fn anchor(&self, mirrored: bool) -> Result<()>;
 }
 
-/// The state in which a writer begins.
+/// The state of a writer at its begin.
 pub struct Beginning {
-    /// The view in force. This writer has made it, and all its groups are Disk.
+    /// The view in force. This writer has made it, and all its groups are in mode Disk.
     pub view: View,
-    /// The position at which the writer's life begins in each stream.
+    /// The begin of the writer's life in each stream.
     pub start: Vec<Pos>,
-    /// True if the anchor permits acknowledgements to rest on nodes.
+    /// True if the anchor permits the acknowledgement of bytes that only nodes hold.
     pub anchored: bool,
     /// A source of random numbers for nonces.
     pub random: Box<dyn FnMut() -> u64 + Send>,
@@ -94,9 +95,10 @@ pub struct Beginning {
 pub enum Managed {
     /// A step was taken. Another may follow at once.
     Step,
-    /// There was nothing to do. The caller tries again after a change or some time.
+    /// There was nothing to do. The caller tries again when something has changed or some time has passed.
     Idle,
-    /// The mirror has stopped. All bytes are on disk, the view is Disk, and the anchor does not permit nodes.
+    /// The mirror has stopped. All bytes are on disk, all groups are in mode Disk, and the anchor's permission is
+    /// withdrawn.
     Stopped,
 }
 
@@ -119,7 +121,7 @@ impl Mirror {
     /// Makes the mirror of a writer. The writer must have made the view in `beginning`.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the options are invalid; [`Error::OutOfMemory`] if there is no memory for the tails.
+    /// [`Error::Usage`] for invalid options; [`Error::OutOfMemory`] if there is no memory for the tails.
     pub fn new(
         options: MirrorOptions,
         net: Arc<dyn Net>,
@@ -187,16 +189,16 @@ impl Mirror {
         })
     }
 
-    /// Begins, when the log can be called. If the writer needs a lease, acknowledgements no longer follow the disk by
-    /// themselves.
+    /// Begins the mirror's work. The log must be ready for calls. If the writer needs a lease, the log no longer
+    /// acknowledges synced bytes by itself.
     pub fn begin(&self, log: &dyn Log) {
         if self.state.lock().lease.is_needed() {
             log.follow_disk(false);
         }
     }
 
-    /// Takes a sealed block of the log. It is the device of [`perdura_wal::Wal::ship_by`]. `synced` is the position
-    /// up to which the block's stream is synced.
+    /// Takes a sealed block of the log. The device that was passed to [`perdura_wal::Wal::ship_by`] calls this.
+    /// `synced` is the end of the synced bytes in the block's stream.
     pub fn ship(&self, block: Sealed<'_>, synced: Pos) {
         let mut tail = self.tails[usize::from(block.stream.0)].lock();
         tail.forget(synced);
@@ -207,8 +209,8 @@ impl Mirror {
     /// Takes one step that may block.
     ///
     /// # Errors
-    /// Errors of the arbiter or the anchor, after which this may be called again. [`Error::Fenced`] when another
-    /// writer has replaced this one.
+    /// Errors of the arbiter or the anchor; the caller may try again. [`Error::Fenced`] when another writer has
+    /// replaced this writer.
     pub fn manage(&self, log: &dyn Log, now_ns: u64) -> Result<Managed> {
         let mut state = self.state.lock();
         if let Some(why) = &state.fenced {
@@ -270,8 +272,8 @@ impl Mirror {
         drop(state);
         match self.register.lock().replace(&next)? {
             Swap::Done => self.adopt(&mut self.state.lock(), log, next, now_ns),
-            // Another process has stored a view of this number, or an earlier attempt of this writer has. The next
-            // step reads it.
+            // Another process has stored a view with this number, or an earlier attempt of this writer has. The next
+            // step reads that view.
             Swap::Lost => {}
         }
         Ok(Managed::Step)
@@ -286,7 +288,7 @@ impl Mirror {
         Ok(Managed::Stopped)
     }
 
-    /// Stores in the anchor whether acknowledgements may rest on nodes.
+    /// Stores in the anchor whether bytes that only nodes hold may be acknowledged.
     fn anchor(&self, log: &dyn Log, mirrored: bool) -> Result<()> {
         self.state.lock().anchored = Anchored::Perhaps;
         log.anchor(mirrored)?;
@@ -306,8 +308,8 @@ impl Mirror {
             (Some(found), Some(pending)) if found == pending => {
                 self.adopt(&mut state, log, pending, now_ns)
             }
-            // The pending view may still be stored. So this writer sends it again, and sends no other view until its
-            // fate is known.
+            // The pending view may still be stored. So this writer sends it again. It sends no other view until it
+            // knows whether the pending one was stored.
             (Some(found), Some(_)) if found == state.view && armed(Flaw::PendingViewGivenUp) => {
                 state.pending = None;
             }
@@ -333,7 +335,8 @@ impl Mirror {
                 return self.end(state, log, why);
             }
         }
-        // A node may have reported a higher generation. No takeover has stored it in this arbiter, so it is ignored.
+        // A node may have reported a higher generation. No takeover has stored that generation in this arbiter, so it
+        // is ignored.
         let seen = state.view.generation;
         state
             .groups
@@ -351,7 +354,7 @@ impl Mirror {
         Err(Error::Fenced(why))
     }
 
-    /// Adopts a view that is in force. `asked_ns` is the time at which the arbiter was asked about it.
+    /// Adopts a view that is in force. `asked_ns` is the time of the question to the arbiter.
     fn adopt(&self, state: &mut State, log: &dyn Log, next: View, asked_ns: u64) {
         assert!(
             next.v == state.view.v + 1 && next.generation == self.caller.generation,
@@ -386,7 +389,8 @@ impl Mirror {
         true
     }
 
-    /// Changes the link of one node on this machine to the connection over which the node shares its memory.
+    /// Replaces the connection to one node on this machine. Over the new connection the node shares its memory. Returns
+    /// whether a connection was replaced.
     fn move_home(&self, state: &mut State, now_ns: u64) -> bool {
         let State { groups, random, .. } = state;
         let mut nonce = || nonce(random);
@@ -394,7 +398,8 @@ impl Mirror {
         links.any(|link| link.move_home(self.net.as_ref(), &self.caller, &mut nonce, now_ns))
     }
 
-    /// Asks one node to drop the rings of earlier writers. Their bytes are on disk, and the anchor names this life.
+    /// Asks one node to drop the rings of earlier writers. The bytes of these rings are on disk, and the anchor names
+    /// this life. Returns whether a request was sent.
     fn retire_one(&self, state: &mut State, now_ns: u64) -> bool {
         let links = state.groups.iter_mut().flatten();
         let mut all = links.zip(state.unretired.iter_mut().flatten());
@@ -411,8 +416,8 @@ impl Mirror {
         streams.all(|(stream, tail)| log.synced(stream) >= tail.lock().end())
     }
 
-    /// Begins to stop the mirror. No more blocks may be shipped. When all bytes are synced, the view becomes Disk and
-    /// the anchor stops to permit nodes. Then [`manage`](Self::manage) returns [`Managed::Stopped`].
+    /// Begins to stop the mirror. No more blocks may be shipped. When all bytes are synced, all groups change to mode
+    /// Disk and the anchor's permission is withdrawn. Then [`manage`](Self::manage) returns [`Managed::Stopped`].
     pub fn begin_stop(&self) {
         self.state.lock().is_stopping = true;
     }
@@ -461,8 +466,8 @@ impl Mirror {
         }
     }
 
-    /// Returns the reason why `link`'s node cannot be the second node of its group. `None`: it can, or it is the
-    /// first.
+    /// Returns the reason why `link`'s node cannot be the second node of its group. `None`: no reason is known, or
+    /// the node is the first of its group.
     fn same(&self, [first, second]: &[Link; 2], link: &Link) -> Option<String> {
         let (one, two) = (first.identity()?, second.identity()?);
         let address = &first.address;
@@ -480,7 +485,8 @@ impl Mirror {
         })
     }
 
-    /// Returns whether bytes of any stream may be acknowledged by nodes, in the view in force or in a pending one.
+    /// Returns whether the view in force or a pending one has a stream in mode Mirror. Bytes of that stream may be
+    /// acknowledged before they are on disk.
     #[must_use]
     pub fn is_mirrored(&self) -> bool {
         let state = self.state.lock();

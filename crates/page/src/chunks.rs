@@ -2,7 +2,7 @@
 //!
 //! The partitions take chunks of pages in turn. This rule never changes, so no allocation state is logged or recovered.
 //! `page = chunk * chunk_pages + i`, and the chunk belongs to partition `chunk % partitions`. The *local index* of a
-//! page is its number within its partition.
+//! page counts only the pages of the page's partition.
 
 use perdura_base::{PageId, PartitionId};
 
@@ -24,7 +24,7 @@ impl Chunks {
         PartitionId(u16::try_from(chunk % u32::from(self.partitions)).unwrap_or(0))
     }
 
-    /// Returns the local index of a page: its number among the pages of its partition.
+    /// Returns the local index of a page.
     #[inline]
     #[must_use]
     pub fn local_index(self, page: PageId) -> u32 {

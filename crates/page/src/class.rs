@@ -9,19 +9,19 @@ use std::ops::Range;
 
 use perdura_base::limits::PAGE_BYTES;
 
-/// Bytes of a page's header. The bitmap and the slots follow it.
+/// The length of a page's header in bytes. The bitmap and the slots follow the header.
 pub const HEADER_BYTES: usize = 64;
 /// The number of classes.
 pub(crate) const CLASS_COUNT: usize = 64;
 const STEPPED: usize = 57;
 const SMALLEST: usize = 16;
 
-/// The payload of a page whose bitmap is one word, bytes.
+/// The number of bytes for slots in a page whose bitmap is one word.
 const PAYLOAD: usize = PAGE_BYTES - HEADER_BYTES - 8;
 
 const SIZES: [usize; CLASS_COUNT] = sizes();
 const SLOTS: [usize; CLASS_COUNT] = slots();
-/// The start of the first slot, behind the bitmap.
+/// For each class, the offset of the first slot in the page, in bytes. The slots follow the bitmap.
 const FIRST: [usize; CLASS_COUNT] = first();
 
 const fn sizes() -> [usize; CLASS_COUNT] {
@@ -89,14 +89,14 @@ impl SlotClass {
         (usize::from(code) < CLASS_COUNT).then_some(SlotClass(code))
     }
 
-    /// Returns the smallest class whose slots hold `bytes`; `None` if no slot does.
+    /// Returns the smallest class with slots of at least `bytes` bytes; `None` if `bytes` is too large.
     #[must_use]
     pub fn for_bytes(bytes: usize) -> Option<SlotClass> {
         let index = SIZES.partition_point(|size| *size < bytes);
         u16::try_from(index).ok().and_then(SlotClass::new)
     }
 
-    /// Returns the size of the longest row that has a class, bytes.
+    /// Returns the size of the largest slot, bytes.
     #[must_use]
     pub fn bytes_max() -> usize {
         SIZES[CLASS_COUNT - 1]
@@ -137,7 +137,7 @@ impl SlotClass {
         self.slots().div_ceil(64)
     }
 
-    /// Returns the start of slot `slot`, bytes from the start of the page.
+    /// Returns the offset of slot `slot` in the page, in bytes.
     #[must_use]
     pub fn slot_offset(self, slot: usize) -> usize {
         assert!(
@@ -148,7 +148,7 @@ impl SlotClass {
         FIRST[self.index()] + slot * self.bytes()
     }
 
-    /// Returns the range of bytes of slot `slot`, from the start of the page.
+    /// Returns the range of the page's bytes that slot `slot` occupies.
     #[must_use]
     pub fn slot_range(self, slot: usize) -> Range<usize> {
         let at = self.slot_offset(slot);

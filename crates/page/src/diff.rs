@@ -1,8 +1,9 @@
 //! The sparse XOR difference of two states of a page.
 //!
-//! The difference is a list of *fragments*: runs of bytes to XOR. Zeros at the ends are trimmed. A run of eight or more
-//! equal bytes splits a fragment, because a fragment's head costs two or three bytes. XOR is its own inverse and
-//! commutes. So records of one page can be applied in any order, and log streams can be replayed in parallel.
+//! The difference is a list of *fragments*: runs of bytes to XOR. A fragment has no zeros at its ends. A run of eight
+//! or more unchanged bytes splits a fragment, because a fragment's head costs two or three bytes. XOR is its own
+//! inverse and commutes. So records of one page can be applied in any order, and log streams can be replayed in
+//! parallel.
 //!
 //! # Source
 //! Differential logging: J. Lee, K. Kim, S. K. Cha, "Differential Logging: A Commutative and
@@ -12,7 +13,7 @@ use perdura_base::cursor::{Reader, Writer};
 
 use crate::layout::{META_BYTES, PAGE_BYTES};
 
-/// Appends the fragments of one page to a buffer, in ascending order of their offsets.
+/// A writer that appends the fragments of one page to a buffer, in ascending order of their offsets.
 pub struct FragmentWriter<'a> {
     out: &'a mut Vec<u8>,
     end: usize,
@@ -35,8 +36,8 @@ impl<'a> FragmentWriter<'a> {
         self.count
     }
 
-    /// Appends the differences of a range that begins at `offset` of the page and does not
-    /// overlap an earlier one.
+    /// Appends the fragments of a range that begins at `offset` in the page. The caller must append the ranges in
+    /// ascending order, and they must not overlap.
     pub fn range(&mut self, offset: usize, before: &[u8], now: &[u8]) {
         assert!(before.len() == now.len() && offset >= self.end);
         assert!(offset + now.len() <= PAGE_BYTES);
@@ -53,7 +54,7 @@ impl<'a> FragmentWriter<'a> {
         }
     }
 
-    /// Appends a range as one fragment, equal bytes included.
+    /// Appends a range as one fragment, unchanged bytes included.
     pub fn whole(&mut self, offset: usize, before: &[u8], now: &[u8]) {
         assert!(before.len() == now.len() && offset >= self.end);
         assert!(!now.is_empty() && offset + now.len() <= PAGE_BYTES);
@@ -76,8 +77,8 @@ fn xor_word(a: &[u8], b: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b))
 }
 
-/// Returns whether each of the next four words differs in its last byte. If so, the fragment continues behind the four
-/// words, whatever their other bytes are.
+/// Returns whether the last byte of each of the next four words has changed. If so, the fragment continues after the
+/// four words. The first seven bytes of each word do not matter.
 fn differ_at_their_ends(before: &[u8], now: &[u8], at: usize) -> bool {
     let (Some(before), Some(now)) = (before.get(at..at + 32), now.get(at..at + 32)) else {
         return false;
@@ -85,7 +86,7 @@ fn differ_at_their_ends(before: &[u8], now: &[u8], at: usize) -> bool {
     [7, 15, 23, 31].iter().all(|i| before[*i] != now[*i])
 }
 
-/// Returns whether the next 64 bytes are equal, as in most of a row that grows at its end.
+/// Returns whether the next 64 bytes have not changed. This is often so in a row that grows at its end.
 fn go_on_alike(before: &[u8], now: &[u8], at: usize) -> bool {
     let next = || {
         let (before, now) = (before.get(at..)?, now.get(at..)?);
@@ -107,8 +108,8 @@ fn first_difference(before: &[u8], now: &[u8], mut at: usize) -> Option<usize> {
     (at..now.len()).find(|i| before[*i] != now[*i])
 }
 
-/// Returns the end of the fragment that starts at the difference `start`: behind the last difference before eight equal
-/// bytes or before the end of the range.
+/// Returns the end of the fragment that starts at `start`, a changed byte. The fragment ends after a changed byte that
+/// is followed by eight unchanged bytes, or else after the last changed byte of the range.
 fn fragment_end(before: &[u8], now: &[u8], start: usize) -> usize {
     let mut end = start + 1;
     while differ_at_their_ends(before, now, end) {
@@ -135,8 +136,8 @@ pub struct Fragment<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Reads the place of the next run of bytes, given the end of the run before. Returns its offset in the page and its
-/// length.
+/// Reads the head of the next fragment, given the end of the previous one. Returns the fragment's offset in the page
+/// and its length.
 pub(crate) fn next_span(reader: &mut Reader<'_>, end: usize) -> Option<(usize, usize)> {
     let gap = reader.varint_usize()?;
     let len = reader.varint_usize()?;
@@ -145,7 +146,7 @@ pub(crate) fn next_span(reader: &mut Reader<'_>, end: usize) -> Option<(usize, u
     fits.then_some((offset, len))
 }
 
-/// Reads `count` fragments. Each is checked. A malformed list ends early, with `None`.
+/// An iterator that reads `count` fragments and checks each. It ends early at a malformed fragment.
 #[derive(Debug, Clone)]
 pub struct Fragments<'a> {
     reader: Reader<'a>,
@@ -154,7 +155,7 @@ pub struct Fragments<'a> {
 }
 
 impl<'a> Fragments<'a> {
-    /// Returns the first `count` fragments of `bytes`, which are not checked yet.
+    /// Returns an iterator over the first `count` fragments in `bytes`. The bytes are not checked yet.
     #[inline]
     #[must_use]
     pub fn new(bytes: &'a [u8], count: u64) -> Self {
@@ -165,7 +166,7 @@ impl<'a> Fragments<'a> {
         }
     }
 
-    /// Reads to the end of the list. Returns the number of its bytes; `None` if it is malformed.
+    /// Reads to the end of the list. Returns the list's length in bytes; `None` if the list is malformed.
     #[inline]
     #[must_use]
     pub fn check(mut self) -> Option<usize> {
@@ -194,7 +195,7 @@ impl<'a> Iterator for Fragments<'a> {
     }
 }
 
-/// XORs `bytes` into `target`. Both must have the same length.
+/// XORs `bytes` into `target`. The lengths must be equal.
 pub fn xor_into(target: &mut [u8], bytes: &[u8]) {
     assert_eq!(target.len(), bytes.len());
     for (t, b) in target.iter_mut().zip(bytes) {

@@ -1,18 +1,18 @@
 //! The digest of a page's logged region. It is computed from the whole page, or from a record's fragments alone.
 //!
-//! The digest is XOR-linear: the digest of a page before a change, XOR that of the change, is that of the page after
-//! it. So the digests of two checkpoint images and of the records between them can be checked against each other
-//! without reading a page. The digest of a record is that of a page of zeros to which the record was applied. It is
-//! computed from the record's few bytes alone.
+//! The digest is XOR-linear: the digest of a page before a change, XOR the digest of the change, is the digest of the
+//! page after the change. So the digests of two checkpoint images and of the records between the images can be compared
+//! without reading a page. A record's digest is the digest of a page of zeros after the record was applied. The
+//! record's few bytes are enough to compute this digest.
 //!
-//! A digest knows positions within its page but not *which* page it is of. The XOR of plain digests over an image stays
-//! the same if two pages are swapped. So [`bound`] multiplies each digest by a constant of its page in GF(2^64).
-//! Swapping pages with digests a and b under the constants c and d changes the sum by (a + b)(c + d). That is zero only
-//! if the digests or the pages are the same.
+//! A digest depends on positions within its page, but not on the page's id. Swapping two pages does not change the XOR
+//! of an image's plain digests. So [`bound`] multiplies each digest by a constant of its page in GF(2^64). If two pages
+//! with digests a and b and constants c and d are swapped, the sum changes by (a + b)(c + d). The change is zero only
+//! if the two digests or the two pages are equal.
 //!
 //! # Source
 //! The digest is the linear part of CRC-64/XZ ([`linear_digest`](perdura_base::checksum::linear_digest)).
-//! Skipping n zero bytes is the multiplication by x^8n modulo its polynomial, as in zlib's `crc32_combine`.
+//! Skipping n zero bytes is a multiplication by x^8n modulo the CRC's polynomial, as in zlib's `crc32_combine`.
 
 use std::sync::LazyLock;
 
@@ -29,14 +29,14 @@ const POLYNOMIAL: u64 = 0xc96c_5795_d787_0f42;
 /// Bytes of the logged region.
 const REGION_BYTES: usize = PAGE_BYTES - META_BYTES;
 
-/// Returns the CRC-32C of a page's number and its bytes, as images and backups list it.
+/// Returns the CRC-32C of a page's id and bytes, as images and backups list it.
 #[must_use]
 pub fn page_crc(page: PageId, bytes: &[u8]) -> u32 {
     crc32c_append(crc32c(&page.0.to_le_bytes()), bytes)
 }
 
-/// Binds a digest to its page. The digest is that of the page or of changes of the page. The result is linear in the
-/// digest.
+/// Binds a digest to its page. `digest` is the digest of the page or of changes to the page. The result is linear in
+/// the digest.
 #[inline]
 #[must_use]
 pub fn bound(page: PageId, digest: u64) -> u64 {
@@ -49,11 +49,12 @@ pub fn bound(page: PageId, digest: u64) -> u64 {
     gf64::multiply(digest, constant)
 }
 
-/// Computes digests of pages and of fragments, with 144 KiB of tables that all of them share.
+/// The calculation of digests of pages and fragments. All instances share 144 KiB of tables.
 pub struct RegionDigest {
-    /// `bytes[i][b]`: byte b, followed by i zero bytes, times x^64.
+    /// A table: `bytes[i][b]` is the polynomial of byte b and i zero bytes after it, times x^64, modulo the CRC's
+    /// polynomial.
     bytes: &'static [[u64; 256]; 8],
-    /// `powers[n]`: x^8n.
+    /// A table: `powers[n]` is x^8n modulo the CRC's polynomial.
     powers: &'static [u64],
 }
 
@@ -111,7 +112,7 @@ impl RegionDigest {
         self.of_bytes(&page[META_BYTES..])
     }
 
-    /// Returns the digest of a page of zeros to which these fragments were applied.
+    /// Returns the digest of a page of zeros after these fragments were applied.
     #[inline]
     #[must_use]
     pub fn of_fragments<'a>(&self, fragments: impl Iterator<Item = Fragment<'a>>) -> u64 {
@@ -128,7 +129,7 @@ impl RegionDigest {
         digest
     }
 
-    /// Returns the bytes as a polynomial, times x^64, modulo the CRC's polynomial.
+    /// Reads the bytes as a polynomial. Returns this polynomial times x^64, modulo the CRC's polynomial.
     #[inline]
     fn of_bytes(&self, bytes: &[u8]) -> u64 {
         let (words, rest) = bytes.as_chunks::<8>();
@@ -153,7 +154,8 @@ impl RegionDigest {
             .fold(0, |sum, (lane, table)| sum ^ table[usize::from(*lane)])
     }
 
-    /// Returns the product of two polynomials whose words have reversed bits, modulo the CRC's polynomial.
+    /// Returns the product of two polynomials modulo the CRC's polynomial. Each polynomial is a word with reversed
+    /// bits: bit 63 is the coefficient of x^0.
     #[inline]
     fn times(&self, a: u64, b: u64) -> u64 {
         let (high, low) = gf64::carryless(a, b);

@@ -1,9 +1,10 @@
-//! The kinds of rows: a key with its whole value, a key that heads a collection, or an element.
+//! The kinds of rows: a key with the whole value, a collection's header, or an element.
 //!
 //! A small collection is one row, packed by the layer above. A big one is a *header* and a row for each element. The
-//! header is the row of its key, and its value names the collection's *home*. The key of an element begins with the
-//! collection's id, and not with the name of the key. So renaming or deleting a key changes its header alone. All
-//! elements of a collection are in the pages of its home's partition, whatever the hashes of their bytes are.
+//! header is the row of the collection's key. The header's value names the collection's *home*. The key of an element
+//! begins with the collection's id, and not with the collection's key. So renaming or deleting a collection changes
+//! only its header. All elements of a collection are in the partition of its home. The hashes of the elements do not
+//! matter.
 //!
 //! The codes are the high nibble of a row's flags. `docs/formats/record.md` has the table.
 
@@ -29,7 +30,7 @@ pub enum Kind {
 pub enum Shape {
     /// Fields with values.
     Hash,
-    /// Items in the order in which they were put.
+    /// Items in the order of their insertion.
     List,
     /// Members.
     Set,
@@ -48,16 +49,16 @@ pub enum End {
     Back,
 }
 
-/// The number of a collection; each partition counts its own.
+/// The id of a collection. Each partition numbers its collections separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CollectionId(pub u64);
 
 /// The place of the elements of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Home {
-    /// The partition whose pages hold the elements.
+    /// The partition of the elements.
     pub partition: PartitionId,
-    /// The collection's number in that partition.
+    /// The collection's id in that partition.
     pub id: CollectionId,
 }
 
@@ -71,7 +72,7 @@ impl Shape {
         Shape::Stream,
     ];
 
-    /// Returns the codes of a small collection, a header and an element.
+    /// Returns three codes: for a small collection, for the header of a big collection, and for an element.
     const fn codes(self) -> [u8; 3] {
         match self {
             Shape::Hash => [1, 5, 9],
@@ -174,8 +175,8 @@ impl Home {
     }
 }
 
-/// Writes the key of a field's or a member's row. If `field` is empty, that is the part of an item's key before its
-/// label.
+/// Writes the key of an element's row: the collection's id, then the field or member. If `field` is empty, writes only
+/// the id: the prefix of all keys of the collection, list items included.
 pub fn put_element_key(out: &mut impl Writer, id: CollectionId, field: &[u8]) {
     out.put_varint(id.0);
     out.put(field);
@@ -199,7 +200,8 @@ pub fn split_element_key(key: &[u8]) -> Option<(CollectionId, &[u8])> {
     Some((id, &key[r.at()..]))
 }
 
-/// Reads the label of an item from its key behind the collection's id. `None`: the label is malformed.
+/// Reads the label of an item from `rest`, the part of the item's key after the collection's id. `None`: the label is
+/// malformed.
 #[must_use]
 pub fn read_label(rest: &[u8]) -> Option<i64> {
     let mut r = Reader::new(rest);

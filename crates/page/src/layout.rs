@@ -9,10 +9,10 @@ use crate::row;
 pub use crate::class::HEADER_BYTES;
 pub use perdura_base::limits::PAGE_BYTES;
 
-/// Bytes at the head of a page that are assigned, and are never part of a difference. The logged region is the rest of
-/// the page.
+/// The length of the head of a page, bytes. The head's fields are assigned directly and never logged as a difference.
+/// The logged region is the rest of the page.
 pub const META_BYTES: usize = 16;
-/// Content bytes of a large-value page.
+/// The number of content bytes that fit on a page of a large value.
 pub const CHAIN_BYTES: usize = PAGE_BYTES - HEADER_BYTES;
 /// The `next` field of the last page of a chain.
 pub const NO_PAGE: u32 = u32::MAX;
@@ -40,7 +40,7 @@ pub enum PageKind {
 }
 
 impl PageKind {
-    /// Returns the byte in the header.
+    /// Returns the kind's byte in the header.
     #[must_use]
     pub fn code(self) -> u8 {
         match self {
@@ -65,15 +65,15 @@ impl PageKind {
 /// The decoded header of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageHeader {
-    /// The checkpoint epoch of the page's last visit: the tag of its next record.
+    /// The epoch of the checkpoint that visited the page last. The page's next record gets this epoch as its tag.
     pub epoch: CkptEpoch,
-    /// The number of the page's last update.
+    /// The sequence number of the page's last update.
     pub useq: Useq,
     /// The page.
     pub page_id: PageId,
     /// The owning table; 0 if the page is free.
     pub table: TableId,
-    /// The slot class, an index into the table of classes; 0 unless the page is slotted.
+    /// On a slotted page: the slot class, an index into the table of classes. On other pages: class 0.
     pub class: SlotClass,
     /// The kind of the page's contents.
     pub kind: PageKind,
@@ -212,14 +212,14 @@ pub fn used(page: &[u8]) -> u32 {
     u32::from_le_bytes(get(page, USED))
 }
 
-/// Writes the logged part of a header, bytes 16 to 64, of a page that holds no piece of a large value.
+/// Writes the logged part of a page's header: bytes 16 to 64. The page holds no piece of a large value.
 pub fn format(page: &mut [u8], table: TableId, class: SlotClass, kind: PageKind) {
     begin(page, table, class, kind);
     debug_assert!(PageHeader::decode(page).is_some(), "a reader takes it");
     debug_assert_eq!(self::class(page), Some(class));
 }
 
-/// Writes the logged part of a header, bytes 16 to 64, of a page that holds a piece of a large value.
+/// Writes the logged part of a page's header: bytes 16 to 64. The page holds a piece of a large value.
 pub fn format_large(page: &mut [u8], table: TableId, next: u32, used: u32) {
     begin(page, table, SlotClass::default(), PageKind::Large);
     set(page, NEXT, &next.to_le_bytes());
@@ -241,7 +241,7 @@ pub fn slot(page: &[u8], class: SlotClass, slot: usize) -> &[u8] {
     &page[class.slot_range(slot)]
 }
 
-/// Returns word `word` of the bitmap: slots `64 * word ..`, bit 0 first.
+/// Returns word `word` of the bitmap. Its bit 0 is for slot `64 * word`, its bit 1 for the next slot, and so on.
 #[must_use]
 pub fn bitmap_word(page: &[u8], word: usize) -> u64 {
     u64::from_le_bytes(get(page, HEADER_BYTES + 8 * word))
@@ -263,7 +263,7 @@ pub fn set_taken(page: &mut [u8], slot: usize, taken: bool) {
     }
 }
 
-/// The properties of a page's rows on which their index entries depend.
+/// The properties of a page's rows that matter to the rows' index entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Identities {
     /// The length of the longest [identity](row::identity_bytes), bytes.
@@ -272,7 +272,7 @@ pub struct Identities {
     pub special: bool,
 }
 
-/// Returns the identities of the rows of a page; `None` if a row cannot be read.
+/// Returns the [`Identities`] of a page's rows. `None`: a row cannot be read.
 #[must_use]
 pub fn identities(page: &[u8]) -> Option<Identities> {
     let mut out = Identities::default();
@@ -310,8 +310,8 @@ pub fn first_free(page: &[u8], class: SlotClass) -> Option<usize> {
         .filter(|slot| *slot < class.slots())
 }
 
-/// Returns the taken slots in ascending order. Bits beyond the last slot, which a sound page does not have, are
-/// included.
+/// Returns, in ascending order, the slots whose bits are set in the bitmap. On a damaged page, these may include slots
+/// beyond the last.
 pub fn taken(page: &[u8], class: SlotClass) -> impl Iterator<Item = usize> + '_ {
     (0..class.bitmap_words()).flat_map(move |w| {
         let mut bits = bitmap_word(page, w);

@@ -1,8 +1,8 @@
-//! The page: header, slots, size classes, rows and XOR differences. Bytes in, bytes out.
+//! The page: header, slots, size classes, rows and XOR differences. The code only decodes and encodes bytes.
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`layout`] | the places of a page's fields; its header and its bitmap |
+//! | [`layout`] | the offsets of a page's fields; the page's header and bitmap |
 //! | [`chunks`] | the mapping of pages to partitions |
 //! | [`class`] | the table of slot sizes |
 //! | [`row`] | a row inside a slot |
@@ -11,7 +11,7 @@
 //! | [`digest`] | the XOR-linear digest of a page or of a record, bound to its page |
 //! | [`record`] | the log record: the differences of one transaction |
 //! | [`txn_record`] | the log records of transactions that interleave |
-//! | [`tree_double`] | the file that holds the newest batch of a tree's pages before they are written in their places |
+//! | [`tree_double`] | the double-write file, to which a batch of a tree's pages is written first |
 //! | [`tree_page`] | a page of a tree on disk: keys between fences |
 //!
 //! This crate owns no memory, takes no latch and does not know transactions.

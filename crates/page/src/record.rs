@@ -11,7 +11,7 @@ use crate::layout::PAGE_BYTES;
 pub struct RecordHead {
     /// The page.
     pub page: PageId,
-    /// The number of this update of the page.
+    /// The sequence number of this update among the updates of the page.
     pub useq: Useq,
     /// The page's checkpoint epoch at the update.
     pub tag: CkptEpoch,
@@ -25,7 +25,7 @@ pub fn encode_group_head(out: &mut Vec<u8>, tag_max: CkptEpoch, records: usize) 
     out.put_varint(u64::try_from(records).unwrap_or(u64::MAX));
 }
 
-/// Appends the head of a record of a group whose highest tag is `tag_max`.
+/// Appends a record's head. `tag_max` is the highest tag (checkpoint epoch) of the record's group.
 pub fn encode_record_head(out: &mut Vec<u8>, tag_max: CkptEpoch, head: &RecordHead) {
     assert!(head.tag <= tag_max && head.fragments > 0);
     out.put_u32(head.page.0);
@@ -39,9 +39,9 @@ pub fn encode_record_head(out: &mut Vec<u8>, tag_max: CkptEpoch, head: &RecordHe
 pub struct PageRecord<'a> {
     /// The page.
     pub page: PageId,
-    /// The number of this update of the page.
+    /// The sequence number of this update among the updates of the page.
     pub useq: Useq,
-    /// The page's checkpoint epoch at the update. Image `k` reflects the record exactly if `tag < k`.
+    /// The page's checkpoint epoch at the update. Image `k` contains the update if `tag < k`, and otherwise does not.
     pub tag: CkptEpoch,
     fragment_count: u64,
     fragments: &'a [u8],
@@ -60,7 +60,8 @@ impl<'a> PageRecord<'a> {
         self.fragments.len()
     }
 
-    /// Returns the number of fragments and their encoded bytes, from which a decoder can read them again.
+    /// Returns the number of fragments, and their encoded bytes. A decoder needs this number and these bytes to read
+    /// the fragments.
     #[must_use]
     pub fn encoded_fragments(&self) -> (u64, &'a [u8]) {
         (self.fragment_count, self.fragments)
@@ -95,7 +96,7 @@ impl<'a> PageRecord<'a> {
     }
 }
 
-/// A decoded group, all of whose bytes have been checked.
+/// A decoded group. All of its bytes have been checked.
 #[derive(Debug, Clone)]
 pub struct Group<'a> {
     /// The highest tag of its records.
@@ -106,7 +107,7 @@ pub struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// Returns the records in the order in which they were written.
+    /// Returns the records in the order of writing.
     pub fn records(&self) -> impl Iterator<Item = PageRecord<'a>> + use<'a> {
         let mut reader = Reader::new(self.body);
         let (body, tag_max) = (self.body, self.tag_max.0);
@@ -114,9 +115,9 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Passes each record of a transaction's group payload to `each`, in the order in which they were written. Returns
-/// their number. `None`: a byte is wrong or left over, and the caller must discard the records. The heap checks whether
-/// the pages exist.
+/// Passes each record of a transaction's group payload to `each`, in the order of writing. Returns the count of
+/// records. `None`: a byte is wrong or left over, and the caller must discard the records. The heap checks whether the
+/// pages exist.
 #[inline]
 #[must_use]
 pub fn for_each_record<'a>(payload: &'a [u8], mut each: impl FnMut(PageRecord<'a>)) -> Option<u64> {
@@ -128,7 +129,7 @@ pub fn for_each_record<'a>(payload: &'a [u8], mut each: impl FnMut(PageRecord<'a
     (records > 0 && r.remaining() == 0).then_some(records)
 }
 
-/// Reads the whole group payload of one transaction and checks it. `None`: it is malformed, as in [`for_each_record`].
+/// Reads the whole group payload of one transaction and checks it. `None`: it is malformed; see [`for_each_record`].
 #[must_use]
 pub fn decode_group(payload: &[u8]) -> Option<Group<'_>> {
     for_each_record(payload, |_| ())?;
@@ -140,7 +141,7 @@ pub fn decode_group(payload: &[u8]) -> Option<Group<'_>> {
     })
 }
 
-/// Reads the highest tag of a group's records, their number, and their bytes.
+/// Reads the head of a group. Returns the records' highest tag, the count of records, and the records' bytes.
 fn split_head(payload: &[u8]) -> Option<(u64, u64, &[u8])> {
     let mut head = Reader::new(payload);
     let tag_max = head.varint()?;

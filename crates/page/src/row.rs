@@ -1,7 +1,7 @@
-//! A row inside a slot, or the head of a row whose content is in a chain of pages.
+//! A row inside a slot. The slot of a large row holds only the row's head, and a chain of pages holds the content.
 //!
-//! The format is in `docs/formats/record.md`, section "Row". Decoding checks every field, because a slot is unchecked
-//! bytes from a disk until an index has been built over it.
+//! The format is in `docs/formats/record.md`, section "Row". Decoding checks every field. Until an index is built from
+//! the slots, a slot may hold any bytes that were on the disk.
 
 use perdura_base::PageId;
 use perdura_base::cursor::{Reader, varint, varint_len};
@@ -11,7 +11,7 @@ use perdura_base::num::to_u64;
 use crate::class::SlotClass;
 use crate::kind::Kind;
 
-/// Keys up to this many bytes stay in the head of a large row; longer ones go to its chain.
+/// Keys up to this many bytes stay in the head of a large row. Longer keys are in the row's chain of pages.
 pub const HEAD_KEY_BYTES_MAX: usize = 1024;
 
 const HAS_EXPIRY: u8 = 1;
@@ -20,16 +20,16 @@ const KEY_IN_CHAIN: u8 = 4;
 const RESERVED: u8 = 8;
 /// The kind is the flags' high nibble.
 const KIND_SHIFT: u32 = 4;
-/// Flags from this value on belong to headers, elements and small streams.
+/// The lowest flags byte of a header, an element or a small stream. Other rows have a lower flags byte.
 const HEADERS_FROM: u8 = 5 << KIND_SHIFT;
-/// The set of the nibbles of elements, one bit for each nibble.
+/// The codes of the kinds of elements, as a bit set: bit `n` is set if code `n` is the kind of an element.
 const ELEMENTS: u16 = 0b1001_1110_0000_0000;
 
-/// The bytes that the first page and the hash take in a large row.
+/// The total length, in bytes, of two fields of a large row: the id of the first page, and the key's hash.
 const LARGE_BYTES: usize = 12;
 
-/// The length of the longest key of an element: a member may be as long as a value, and the collection's id precedes
-/// it.
+/// The maximum length of an element's key, in bytes. The key is the collection's id and a member. A member may be as
+/// long as a value.
 pub(crate) const ELEMENT_KEY_BYTES_MAX: usize = VALUE_BYTES_MAX + 10;
 
 /// The place of the key and the value.
@@ -58,7 +58,7 @@ pub enum Place<'a> {
 pub struct Row<'a> {
     /// Its kind.
     pub kind: Kind,
-    /// The time at which the row expires, milliseconds since 1970.
+    /// The row's expiry time, milliseconds since 1970.
     pub expiry_ms: Option<u64>,
     /// Bytes of the key.
     pub key_bytes: usize,
@@ -69,7 +69,7 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// Returns a row whose content is in its slot.
+    /// Returns a row with its content in the slot.
     #[must_use]
     pub fn inline(key: &'a [u8], value: &'a [u8], expiry_ms: Option<u64>) -> Self {
         Row {
@@ -81,7 +81,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Returns the head of a row whose content is in a chain.
+    /// Returns the head of a large row. The row's content is in a chain of pages.
     #[must_use]
     pub fn large(
         key: &'a [u8],
@@ -104,7 +104,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Returns this row with another kind.
+    /// Returns a copy of this row with `kind`.
     #[must_use]
     pub fn with_kind(self, kind: Kind) -> Self {
         Row { kind, ..self }
@@ -130,7 +130,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Reads the row at the start of `slot`.
+    /// Reads the row at the start of `slot`. `None`: the bytes are no row.
     #[must_use]
     pub fn decode(slot: &'a [u8]) -> Option<Row<'a>> {
         let mut r = Reader::new(slot);
@@ -239,8 +239,8 @@ pub fn is_special(slot: &[u8]) -> bool {
         .is_none_or(|flags| *flags & 0x0f != 0 || *flags >= HEADERS_FROM)
 }
 
-/// Returns the number of bytes at the start of `slot` that determine the kind of the row and its key. An index entry
-/// stays true when the bytes behind them change. `None`: the bytes are no row.
+/// Returns the number of bytes at the start of `slot` that determine the row's kind and key. Changes to bytes after
+/// them leave the row's index entry correct. `None`: the bytes are no row.
 #[must_use]
 pub fn identity_bytes(slot: &[u8]) -> Option<usize> {
     if let [flags, key_len @ (..0x80), (..0x80), ..] = *slot

@@ -8,15 +8,16 @@ use perdura_base::{Gsn, Pid};
 use perdura_base::fields::Fields;
 pub use perdura_base::fields::Malformed;
 
-/// Bytes of the head, which the copies of the pages follow.
+/// The length of the head, bytes. The copies of the pages follow the head.
 pub const HEAD_BYTES: usize = 4096;
-/// The most pages of a batch.
+/// The maximum number of pages in a batch.
 pub const PAGES_MAX: usize = 128;
 
 const MAGIC: &[u8; 4] = b"PDBL";
 const VERSION: u16 = 2;
 const CRC: usize = HEAD_BYTES - 4;
-/// The offsets of the database, of the highest number, and of the separate checksum over all bytes before it.
+/// The offsets of three fields: the database, the highest operation number, and a separate checksum. This checksum
+/// covers all bytes before its field.
 const DATABASE: usize = 12;
 const NEWEST: usize = 20;
 const NEWEST_CRC: usize = NEWEST + 8;
@@ -24,19 +25,19 @@ const NEWEST_CRC: usize = NEWEST + 8;
 /// The head of the file: it describes the newest batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchHead {
-    /// Bytes of a page.
+    /// The size of a page, in bytes.
     pub page_bytes: usize,
     /// First 8 bytes of the database's uuid.
     pub database: [u8; 8],
-    /// The highest number in any page of this batch or of an earlier batch.
+    /// The highest operation number (`Gsn`) in any page of this batch or of an earlier batch.
     pub newest: Gsn,
     /// The pages, ascending, each with its checksum.
     pub pages: Vec<(Pid, u32)>,
 }
 
-/// Returns the highest number in any page that was written. The number is in the first sector, so it can be read, old
-/// or new, where the rest of the head is torn. `None`: no batch was written yet, the sector is damaged, or the file is
-/// of another database.
+/// Returns the highest operation number in any page that was written. The number is in the first sector. So even after
+/// a torn write of the head, the old number or the new number can be read. `None`: no batch was written yet, the sector
+/// is damaged, or the file belongs to another database.
 #[must_use]
 pub fn newest_number(bytes: &[u8], database: [u8; 8]) -> Option<Gsn> {
     let (covered, rest) = bytes.split_at_checked(NEWEST_CRC)?;
@@ -76,7 +77,7 @@ impl BatchHead {
         out[..HEAD_BYTES].copy_from_slice(&head);
     }
 
-    /// Reads a head. `None`: the head is cut off or its checksum is wrong, so it never was durable.
+    /// Reads a head. `None`: the head is cut off or has a wrong checksum, so the head never was durable.
     ///
     /// # Errors
     /// Returns the first fault of the format.

@@ -6,7 +6,7 @@ use perdura_base::{CkptEpoch, PageId, TxnId};
 use crate::diff::{FragmentWriter, Fragments, next_span, xor_into};
 use crate::layout::{self, HEADER_BYTES, META_BYTES, PAGE_BYTES};
 
-/// The upper bound of slot numbers, exclusive: no page has more slots.
+/// The maximum number of slots in a page. All slot numbers are lower.
 pub(crate) const SLOTS_MAX: u16 = 1024;
 
 const BEGIN: u8 = 0;
@@ -25,7 +25,7 @@ pub enum TxnRecord<'a> {
         /// The transaction.
         txn: TxnId,
     },
-    /// The transaction committed. Its commit epoch is that of the record's block.
+    /// The transaction committed. Its commit epoch is the epoch of the record's block.
     Commit {
         /// The transaction.
         txn: TxnId,
@@ -34,9 +34,9 @@ pub enum TxnRecord<'a> {
     Abort {
         /// The transaction.
         txn: TxnId,
-        /// True if a compensation record undid each of its changes.
+        /// True if a compensation record was logged for each change. False: the rollback was not logged.
         compensated: bool,
-        /// The highest checkpoint epoch begun before the rollback ended.
+        /// The checkpoint epoch at the end of the rollback: the epoch of the newest checkpoint that had begun.
         ckpt: CkptEpoch,
     },
     /// The transaction changed a page.
@@ -61,7 +61,7 @@ impl TxnRecord<'_> {
 pub struct Update<'a> {
     /// The transaction.
     pub txn: TxnId,
-    /// True if it undoes an earlier change of the transaction.
+    /// True if the update undoes an earlier change of the transaction.
     pub compensation: bool,
     /// The page.
     pub page: PageId,
@@ -76,7 +76,7 @@ pub struct Update<'a> {
 pub enum Change<'a> {
     /// The XOR of the bytes before and after the change.
     Xor(Delta<'a>),
-    /// The bytes before and those after the change.
+    /// The bytes before the change and the bytes after the change.
     Assign(Images<'a>),
 }
 
@@ -88,23 +88,23 @@ pub struct Delta<'a> {
 }
 
 impl<'a> Delta<'a> {
-    /// Returns the fragments in ascending order, in the page's coordinates.
+    /// Returns the fragments in ascending order. Their offsets are from the start of the page.
     #[must_use]
     pub fn fragments(&self) -> Fragments<'a> {
         Fragments::new(self.bytes, self.count)
     }
 }
 
-/// A change as before and after images of one slot.
+/// A change of one slot, as the bytes before the change and the bytes after the change.
 #[derive(Debug, Clone)]
 pub struct Images<'a> {
-    /// The change's number in the order over all streams.
+    /// The change's sequence number, which orders changes over all streams.
     pub gseq: u64,
     /// The slot.
     pub slot: u16,
-    /// The slot's bit of the allocation bitmap before the change.
+    /// The slot's bit in the allocation bitmap before the change.
     pub taken_before: bool,
-    /// The slot's bit of the bitmap after the change.
+    /// The slot's bit in the allocation bitmap after the change.
     pub taken_after: bool,
     count: u64,
     bytes: &'a [u8],
@@ -113,7 +113,7 @@ pub struct Images<'a> {
 /// A run of bytes before and after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece<'a> {
-    /// Its offset, bytes from the start of the page.
+    /// The offset of these bytes in the page.
     pub offset: usize,
     /// The bytes before the change.
     pub before: &'a [u8],
@@ -121,7 +121,7 @@ pub struct Piece<'a> {
     pub after: &'a [u8],
 }
 
-/// Reads the pieces of a change. Each is checked. A malformed list ends early, with `None`.
+/// An iterator that reads the pieces of a change and checks each. It ends early at a malformed piece.
 #[derive(Debug, Clone)]
 pub struct Pieces<'a> {
     reader: Reader<'a>,
@@ -148,7 +148,7 @@ impl<'a> Pieces<'a> {
         })
     }
 
-    /// Reads to the end of the list. Returns the number of its bytes; `None` if it is malformed.
+    /// Reads to the end of the list. Returns the list's length in bytes; `None` if the list is malformed.
     fn check(mut self) -> Option<usize> {
         for _ in 0..self.left {
             self.step()?;
@@ -167,7 +167,7 @@ impl<'a> Iterator for Pieces<'a> {
 }
 
 impl<'a> Images<'a> {
-    /// Returns the pieces in ascending order, in the page's coordinates.
+    /// Returns the pieces in ascending order. Their offsets are from the start of the page.
     #[must_use]
     pub fn pieces(&self) -> Pieces<'a> {
         Pieces::new(self.bytes, self.count)
@@ -175,7 +175,7 @@ impl<'a> Images<'a> {
 }
 
 impl Change<'_> {
-    /// Makes the change on a page.
+    /// Applies the change to a page.
     pub fn redo(&self, page: &mut [u8]) {
         match self {
             Change::Xor(delta) => xor_delta(delta, page),
@@ -189,7 +189,7 @@ impl Change<'_> {
         }
     }
 
-    /// Passes each run of bytes that the change writes to `take`: its offset and length.
+    /// Calls `take` with the offset and the length of each run of bytes that the change writes.
     pub fn for_each_run(&self, mut take: impl FnMut(usize, usize)) {
         match self {
             Change::Xor(delta) => delta
@@ -229,8 +229,7 @@ fn xor_delta(delta: &Delta<'_>, page: &mut [u8]) {
     }
 }
 
-/// Reads a whole record and checks it. `None`: a byte is wrong or left over. Whether the page exists is checked by the
-/// heap, not here.
+/// Reads a whole record and checks it. `None`: a byte is wrong or left over. The heap checks whether the page exists.
 #[must_use]
 pub fn decode_txn_record(payload: &[u8]) -> Option<TxnRecord<'_>> {
     let mut r = Reader::new(payload);
@@ -328,7 +327,7 @@ pub fn encode_abort(out: &mut Vec<u8>, txn: TxnId, compensated: bool, ckpt: Ckpt
 pub struct UpdateHead {
     /// The transaction.
     pub txn: TxnId,
-    /// True if it undoes an earlier change.
+    /// True if the update undoes an earlier change.
     pub compensation: bool,
     /// The page.
     pub page: PageId,
@@ -336,16 +335,16 @@ pub struct UpdateHead {
     pub tag: CkptEpoch,
 }
 
-/// A range of a page before and after a change, in the page's coordinates.
+/// A range of a page before and after a change.
 #[derive(Debug, Clone, Copy)]
 pub struct Range<'a> {
-    /// Its offset, bytes from the start of the page.
+    /// The offset of the range in the page, in bytes.
     pub offset: usize,
     /// The bytes before the change.
     pub before: &'a [u8],
     /// The bytes after the change.
     pub after: &'a [u8],
-    /// True if bytes that did not change are recorded too, as in a full record.
+    /// True if the record stores all bytes of the range, including unchanged bytes, as a full record does.
     pub whole: bool,
 }
 
@@ -381,19 +380,19 @@ pub fn encode_xor(
     true
 }
 
-/// The slot of a change that is recorded as images, and the change's number in the order.
+/// The fields that a record of a change has only if the record stores the bytes before and after the change.
 #[derive(Debug, Clone, Copy)]
 pub struct SlotChange {
-    /// The change's number in the order over all streams.
+    /// The change's sequence number, which orders changes over all streams.
     pub gseq: u64,
     /// The slot.
     pub slot: u16,
-    /// The slot's bit of the bitmap before and after.
+    /// The slot's bit in the allocation bitmap, before the change and after the change.
     pub taken: (bool, bool),
 }
 
-/// Appends the record of a change as before and after images. `ranges` ascend and lie outside the bitmap. Returns
-/// false, and leaves `out` unchanged, if there is nothing to record. The contents of `scratch` do not matter.
+/// Appends a record that stores the bytes before and after a change. `ranges` ascend and lie outside the bitmap.
+/// Returns false, and leaves `out` unchanged, if there is nothing to record. The contents of `scratch` do not matter.
 pub fn encode_images(
     out: &mut Vec<u8>,
     head: &UpdateHead,
@@ -449,7 +448,7 @@ impl PieceWriter<'_> {
             self.piece(range.offset, range.before, range.after);
             return;
         }
-        // The pieces lie where the fragments of an XOR record would: both forms split a range alike.
+        // A record of images splits a range into pieces as an XOR record splits it into fragments.
         let mut differences = Vec::new();
         let mut fragments = FragmentWriter::new(&mut differences);
         fragments.range(range.offset, range.before, range.after);

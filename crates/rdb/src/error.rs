@@ -8,7 +8,7 @@ pub enum Error {
     /// The file could not be read.
     #[error("reading failed at byte {at}: {source}")]
     Io {
-        /// The position up to which the file was read.
+        /// The position of the error in the file.
         at: u64,
         /// The system's error.
         source: io::Error,
@@ -29,7 +29,7 @@ pub enum Error {
     Version {
         /// The dump's version.
         found: u32,
-        /// The newest version that is read.
+        /// The newest version that this crate reads.
         newest: u32,
     },
     /// The bytes cannot be decoded.
@@ -50,7 +50,7 @@ pub enum Error {
         /// The reason.
         why: String,
     },
-    /// The bytes are not those that were written.
+    /// The checksum in the dump does not match the dump's bytes.
     #[error(
         "the checksum is {found:016x}, but the bytes before it have the checksum \
              {computed:016x}"
@@ -66,7 +66,7 @@ pub enum Error {
 /// The result of reading a dump.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Returns a key as text for people: its first 100 bytes, unprintable ones escaped, and `...` if it is longer.
+/// Returns a key as text for people: the first 100 bytes, and `...` for a longer key. Unprintable bytes are escaped.
 fn shown(key: &[u8]) -> String {
     let cut = &key[..key.len().min(100)];
     let more = if cut.len() < key.len() { "..." } else { "" };
@@ -74,7 +74,7 @@ fn shown(key: &[u8]) -> String {
 }
 
 impl Error {
-    /// Returns an error that names the key whose value begins at `at`. Errors other than [`Error::Corrupt`] and
+    /// Returns an error that names the key. The key's value begins at `at`. Errors other than [`Error::Corrupt`] and
     /// [`Error::Truncated`] are returned unchanged.
     pub(crate) fn of_key(self, key: &[u8], at: u64) -> Error {
         match self {

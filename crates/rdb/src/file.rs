@@ -15,8 +15,7 @@ pub struct Entry {
     pub db: u64,
     /// The key.
     pub key: Vec<u8>,
-    /// The time at which the key expires, milliseconds since 1970. The time may have passed. `None`: the key never
-    /// expires.
+    /// The key's expiry time, milliseconds since 1970. The time may have passed. `None`: the key never expires.
     pub expires_at_ms: Option<i64>,
     /// The value.
     pub value: Value,
@@ -33,7 +32,7 @@ pub enum What {
     ModuleAux,
 }
 
-/// One thing in a dump file.
+/// An item of a dump file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Item {
     /// A key.
@@ -49,7 +48,7 @@ pub enum Item {
         /// The key. Empty for data without a key.
         key: Vec<u8>,
     },
-    /// The number of keys of the database that begins here.
+    /// The number of keys in a database, stated in the dump before these keys.
     Size {
         /// The database's number.
         db: u64,
@@ -79,10 +78,10 @@ mod opcode {
     pub const END: u8 = 255;
 }
 
-/// The first format version whose dumps end with a checksum.
+/// The first format version with a checksum at the end of dumps.
 const CHECKSUM_SINCE: u32 = 5;
 
-/// A dump file, read from begin to end.
+/// A dump file, read from beginning to end.
 pub struct File<R> {
     source: Source<R>,
     version: u32,
@@ -211,8 +210,8 @@ impl<R: Read> File<R> {
         }
     }
 
-    /// Compares the checksum behind the end opcode with that of the bytes before it. Zero in the dump means that its
-    /// writer computed no checksum.
+    /// Compares the dump's checksum with the checksum of the bytes up to the end opcode. A zero in the dump means that
+    /// the dump's writer computed no checksum.
     fn check_sum(&mut self) -> Result<()> {
         if self.version < CHECKSUM_SINCE {
             return Ok(());

@@ -1,5 +1,5 @@
-//! The payloads of FUNCTION DUMP and FUNCTION RESTORE: the source texts of libraries. Each text follows the opcode that
-//! a library has in dump files. The version and the checksum follow the last text.
+//! The payloads of FUNCTION DUMP and FUNCTION RESTORE: the source texts of libraries. Each text is preceded by the
+//! opcode that a library has in dump files. The version and the checksum follow the last text.
 
 use crate::Result;
 use crate::payload::{body_of, put_string, sealed};
@@ -8,7 +8,7 @@ use crate::source::Source;
 /// The opcode before a library.
 const FUNCTION: u8 = 245;
 
-/// Returns the payload of libraries.
+/// Returns the payload for libraries with these texts.
 pub fn dump_functions<'a>(libraries: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut body = Vec::new();
     for text in libraries {
@@ -43,7 +43,8 @@ mod tests {
     use super::*;
     use crate::Error;
 
-    /// The answer of Redis 7.0.15 to FUNCTION DUMP with a library `a`, not compressed.
+    /// The opcode, length and bytes of the text `#!lua na`, as FUNCTION DUMP of Redis 7.0.15 writes them without
+    /// compression.
     const DUMPED: &[u8] = b"\xf5\x08#!lua na";
 
     #[test]

@@ -1,21 +1,22 @@
 //! LZF, the compression of strings in dumps.
 //!
-//! A control byte below 32 is followed by literal bytes: one more than its value. Any other control byte begins a copy
-//! of bytes that are unpacked already. Its top three bits are the length of the copy minus two. If they are 7, the next
-//! byte is added to them. The lower five bits and one more byte are the distance minus one.
+//! A control byte `n` below 32 is followed by `n + 1` literal bytes. A control byte of 32 or more repeats bytes that
+//! are already unpacked. Its top three bits are the number of these bytes minus two. If the three bits are 7, the next
+//! byte is added to the number. The control byte's lower five bits and one more byte are the distance minus one. The
+//! distance is from the first repeated byte to the end of the unpacked bytes.
 
 use perdura_base::cursor::Reader;
 
 use crate::PREALLOCATED_MAX;
 
-/// The most bytes that a packed byte unpacks to: three packed bytes give a copy of 7 + 255 + 2 bytes.
+/// The maximum ratio of unpacked to packed bytes: three packed bytes unpack to at most 7 + 255 + 2 bytes.
 pub const RATIO_MAX: usize = 88;
 
 /// Unpacks a string of exactly `full` bytes.
 pub fn unpack(packed: &[u8], full: u64) -> Result<Vec<u8>, &'static str> {
     let wrong_size = "a compressed string has another length than it says";
     let full = usize::try_from(full).map_err(|_| wrong_size)?;
-    // No string unpacks to more. A wrong length is found here before memory is spent on it.
+    // No string of this packed length unpacks to more. A wrong length is found here before memory is spent on it.
     if full > packed.len().saturating_mul(RATIO_MAX) {
         return Err(wrong_size);
     }
@@ -33,7 +34,8 @@ pub fn unpack(packed: &[u8], full: u64) -> Result<Vec<u8>, &'static str> {
     }
 }
 
-/// Unpacks the literal bytes or the copy of the next control byte. Returns false at the end of the input.
+/// Reads the next control byte, and appends to `out` the literal bytes or the repeated bytes. Returns false at the end
+/// of the input.
 fn instruction(input: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<bool, &'static str> {
     let cut = "a compressed string is cut off";
     let Some(control) = input.u8() else {
@@ -56,7 +58,7 @@ fn instruction(input: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<bool, &'stat
             .checked_sub(back)
             .ok_or("a compressed string refers to before its begin")?;
         debug_assert!(from < out.len(), "a copy begins in what is there");
-        // The copy may read what it has just written.
+        // The copy may read bytes that it has just written.
         for at in from..from + high + more + 2 {
             out.push(out[at]);
         }
@@ -64,8 +66,8 @@ fn instruction(input: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<bool, &'stat
     Ok(true)
 }
 
-/// Unpacks at least the first `count` bytes of a string, or all bytes if it has fewer. `packed` may be cut off behind
-/// them.
+/// Unpacks at least the first `count` bytes of a string, or all bytes of a shorter string. `packed` needs only the
+/// packed form of the first `count` bytes.
 pub fn unpack_begin(packed: &[u8], count: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(count.min(PREALLOCATED_MAX));
     let mut input = Reader::new(packed);

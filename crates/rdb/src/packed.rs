@@ -1,10 +1,10 @@
-//! The encodings that hold a whole small collection in one string, as it lay in Redis's memory.
+//! The encodings that hold a whole small collection in one string. The string is a copy of Redis's memory.
 //!
 //! | encoding | Redis | holds |
 //! |---|---|---|
-//! | listpack | since 7.0 | entries, each with its own length behind it |
-//! | ziplist | to 6.2 | entries, each with the length of the one before |
-//! | zipmap | to 2.4 | fields and values, with unused bytes behind values |
+//! | listpack | 7.0 and later | entries, each followed by its own length |
+//! | ziplist | 6.2 and earlier | entries, each with the length of the previous entry |
+//! | zipmap | 2.4 and earlier | fields and values; unused bytes may follow a value |
 //! | intset | all | integers of 2, 4 or 8 bytes, ascending |
 //!
 //! Each function takes the whole string and returns the entries in order. Numbers are decimal text, as Redis shows
@@ -17,13 +17,13 @@ pub type Entries = Result<Vec<Vec<u8>>, &'static str>;
 
 const CUT: &str = "a packed collection is cut off";
 
-/// The byte behind the last entry of a listpack, ziplist or zipmap.
+/// The byte after the last entry of a listpack, ziplist or zipmap.
 const END: u8 = 0xff;
 
-/// The count in a listpack or ziplist that has more entries than the count can express.
+/// The value of the count field in a listpack or ziplist that has too many entries for the field.
 const COUNT_UNKNOWN: u16 = u16::MAX;
 
-/// The bytes of a listpack's head: its length and the number of its entries.
+/// The size of a listpack's head, in bytes. The head has the listpack's length and the number of entries.
 const LISTPACK_HEAD: usize = 6;
 
 /// The first byte of a string's length in a zipmap, if the length does not fit in one byte.
@@ -49,7 +49,7 @@ fn string(reader: &mut Reader<'_>, len: u32) -> Option<Vec<u8>> {
     Some(reader.bytes(usize::try_from(len).ok()?)?.to_vec())
 }
 
-/// Reads entries in the frame that listpacks and ziplists share: head, entries, end.
+/// Reads the entries of a listpack or a ziplist. Both consist of a head, the entries, and an end byte.
 fn framed(
     bytes: &[u8],
     total: Option<u32>,
@@ -79,8 +79,8 @@ fn framed(
     Ok(entries)
 }
 
-/// A listpack that is being written. A text that looks like a number is written as a text all the same: readers take it
-/// for the number.
+/// A listpack that is being written. Redis writes a text that looks like a number as a number. This writer
+/// writes it as a text. Readers treat both forms alike.
 pub struct ListpackWriter {
     bytes: Vec<u8>,
     count: usize,
@@ -141,7 +141,7 @@ impl ListpackWriter {
         self.number(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// Appends the entry's own length behind the entry: seven bits in each byte, the highest bits first. The top bit is
+    /// Appends the entry's own length after the entry: seven bits in each byte, the highest bits first. The top bit is
     /// set in all bytes but the first.
     fn end_entry(&mut self, begin: usize) {
         let len = self.bytes.len() - begin;
@@ -170,8 +170,8 @@ impl ListpackWriter {
     }
 }
 
-/// Returns the number of bytes that the length behind a listpack's entry takes. The bounds are those of Redis: all but
-/// the first are one lower than seven bits a byte would allow.
+/// Returns the number of bytes that encode an entry's length after the entry. The bounds are from Redis. Every bound
+/// except the first is one lower than the bound that seven bits in each byte would allow.
 fn len_bytes(len: usize) -> usize {
     match len {
         0..=127 => 1,

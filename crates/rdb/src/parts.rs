@@ -1,7 +1,7 @@
-//! Reads the collection in a payload some elements at a time, so that the reader can do other work in
-//! between.
+//! A reader of the collection in a payload. A call reads some of the elements. The caller can do other work between
+//! two calls.
 //!
-//! Only the encodings of big collections are read in parts: the plain ones, and lists of packed nodes.
+//! Only the encodings of big collections are read in parts: the plain encodings, and lists of packed nodes.
 
 use std::io::Read;
 
@@ -13,7 +13,8 @@ use crate::value::{NO_SCORE, list_node, plain, text_score, ziplist_node};
 /// The size of the buffer for a payload, bytes.
 const BUFFER_BYTES: usize = 8 << 10;
 
-/// The size of the buffer for the beginning of a node, which holds the number of its elements, bytes.
+/// The size of the buffer for the beginning of a list's node, bytes. The beginning has the count of the node's
+/// elements.
 const NODE_BEGIN: usize = 96;
 
 /// The type of a collection.
@@ -29,7 +30,7 @@ pub enum CollectionType {
     Zset,
 }
 
-/// The position in a payload that is read in parts.
+/// The position of a reader that reads a payload in parts.
 #[derive(Debug, Clone)]
 pub struct Parts {
     kind: u8,
@@ -43,13 +44,13 @@ pub struct Parts {
 
 impl Parts {
     /// Checks the version and the checksum of a payload, and begins to read it. `None`: nothing was checked, because
-    /// [`parse_dump`](crate::parse_dump) reads this encoding at once.
+    /// this encoding is not read in parts. [`parse_dump`](crate::parse_dump) reads the whole value in one call.
     ///
     /// # Errors
     /// Those of [`parse_dump`](crate::parse_dump).
     pub fn begin(payload: &[u8]) -> Result<Option<Parts>> {
-        // `parse_dump` computes the checksum of a payload itself. Computing that of 59 MB twice stops other clients for
-        // 60 ms.
+        // `parse_dump` computes the checksum of a payload itself. Computing the checksum of 59 MB twice stops other
+        // clients for 60 ms.
         if !payload.first().is_some_and(is_read_in_parts) {
             return Ok(None);
         }
@@ -91,9 +92,9 @@ impl Parts {
         self.left
     }
 
-    /// Returns the number of elements in the payload; counting stops once `enough` are found. A list's node has its
-    /// count at its beginning, and only the beginning of a compressed node is unpacked. A count that is greater than
-    /// the node's content is refused when [`read`](Self::read) reads the node.
+    /// Returns the number of elements in the payload. Counting stops when it reaches `enough`. A list's node begins
+    /// with the count of its elements, so only the beginning of a compressed node is unpacked. [`read`](Self::read)
+    /// refuses a count that is greater than the number of elements in the node.
     #[must_use]
     pub fn elements(&self, payload: &[u8], enough: u64) -> u64 {
         let body = body_unchecked(payload);
@@ -131,7 +132,7 @@ impl Parts {
         Ok((elements, position(&source).saturating_add(rest)))
     }
 
-    /// Passes about `count` elements of the payload to `take`: a field and its value, or a sorted set's member and its
+    /// Passes about `count` elements of the payload to `take`: a hash's field and value, or a sorted set's member and
     /// score. For a list's item or a set's member, the second argument is empty.
     ///
     /// # Errors
@@ -206,7 +207,7 @@ fn position<R: Read>(source: &Source<R>) -> usize {
     usize::try_from(source.position()).unwrap_or(usize::MAX)
 }
 
-/// Returns the bytes before version and checksum, without checking either.
+/// Returns the bytes before version and checksum. Checks neither the version nor the checksum.
 fn body_unchecked(payload: &[u8]) -> &[u8] {
     payload
         .get(..payload.len().saturating_sub(10))
@@ -354,7 +355,8 @@ mod tests {
                 changed[at] ^= 0x41;
                 for bytes in [&changed[..], &payload[..at]] {
                     let (whole, parts) = (parse_dump(bytes), in_parts(bytes, 5));
-                    // `Parts` returns `None` for a type that is read at once, and `parse_dump` refuses it.
+                    // If the changed type byte names a type that is read at once, `Parts` returns `None`. `parse_dump`
+                    // then refuses the payload.
                     let refused = parts.is_err() || at == 0 && matches!(parts, Ok(None));
                     assert!(whole.is_err() && refused, "at {at}");
                 }

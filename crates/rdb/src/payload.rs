@@ -1,8 +1,8 @@
 //! The payloads of DUMP and RESTORE: a type byte, the value, the version (2 bytes), and the checksum of all bytes
-//! before it (8 bytes). Version and checksum are little-endian.
+//! before the checksum (8 bytes). Version and checksum are little-endian.
 //!
-//! This module reads every encoding and writes the plain ones. Its payloads are therefore longer than those that Redis
-//! writes. Every Redis since 7.0 accepts them.
+//! Perdura reads every encoding and writes only the plain encodings. A payload from Perdura is therefore longer than a
+//! payload from Redis. Redis 7.0 and later versions accept payloads from Perdura.
 
 use crate::error::{Error, Result};
 use crate::source::{BUFFER_BYTES, CRC64, Source};
@@ -11,13 +11,13 @@ use crate::value::{self, Found, Value, plain};
 use crate::{VERSION_MAX, VERSION_WRITTEN};
 use crc::{Digest, Table};
 
-/// A payload for a string that arrives in pieces. The checksum takes in each piece as it arrives.
+/// A payload for a string that arrives in pieces. The checksum is updated with each piece as it arrives.
 pub struct StringPayload {
     sum: Digest<'static, u64, Table<16>>,
 }
 
 impl StringPayload {
-    /// Begins the payload for a string of `len` bytes in `out`.
+    /// Writes to `out` the beginning of the payload for a string of `len` bytes.
     #[must_use]
     pub fn begin(len: usize, out: &mut Vec<u8>) -> Self {
         let start = out.len();
@@ -162,8 +162,8 @@ pub fn body_of(payload: &[u8]) -> Result<&[u8]> {
 ///
 /// # Errors
 /// Returns [`Error::Version`] or [`Error::Checksum`] if the version or the checksum is wrong. Returns
-/// [`Error::Corrupt`] or [`Error::Truncated`] if the value is wrong or the payload too short. Redis answers these two
-/// pairs differently.
+/// [`Error::Corrupt`] or [`Error::Truncated`] if the value is wrong or the payload too short. RESTORE in Redis has one
+/// message for the first two errors, and a second message for the last two errors.
 pub fn parse_dump(payload: &[u8]) -> Result<Value> {
     let body = body_of(payload)?;
     let mut source = Source::new(body, body.len().min(BUFFER_BYTES));

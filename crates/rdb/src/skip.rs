@@ -1,4 +1,5 @@
-//! Steps over modules' values. So an import can read the keys behind them, and name the keys that it leaves out.
+//! The skipping of modules' values. An import can therefore read the keys after a module's value, and name the skipped
+//! keys.
 
 use std::io::Read;
 
@@ -18,8 +19,8 @@ pub fn module<R: Read>(source: &mut Source<R>) -> Result<()> {
     parts(source)
 }
 
-/// Steps over the data that a module keeps beside the keys: the module's id, the time at which Redis loads the data,
-/// and self-describing parts.
+/// Steps over the data that a module keeps beside the keys: the module's id, the time of loading, and self-describing
+/// parts.
 pub fn module_aux<R: Read>(source: &mut Source<R>) -> Result<()> {
     lengths(source, 3)?;
     parts(source)

@@ -1,5 +1,4 @@
-//! Bytes from a reader, with their count and checksum. Also reads the two elements of which a dump consists: lengths
-//! and strings.
+//! Bytes from a reader, with their count and checksum. A dump consists of lengths and strings. This module reads both.
 
 use std::io::Read;
 
@@ -8,13 +7,13 @@ use crc::{CRC_64_REDIS, Crc, Digest, Table};
 use crate::error::{Error, Result};
 use crate::lzf;
 
-/// The checksum of dumps. It has sixteen lanes, so that a dump is summed at the speed of a disk.
+/// The checksum of dumps. Its table has sixteen lanes, so that computing the checksum is as fast as a disk.
 pub static CRC64: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
 
 /// The size of the buffer for a file, bytes.
 pub const BUFFER_BYTES: usize = 1 << 16;
 
-/// A reader with its position and the checksum of the bytes that were taken from it.
+/// A reader with a position, and with the checksum of the bytes before the position.
 ///
 /// The checksum is updated when the buffer is refilled or the caller asks for it. Taking a single byte therefore costs
 /// no more than an array access.
@@ -30,7 +29,7 @@ pub struct Source<R> {
     base: u64,
 }
 
-/// A length, or the number of a string's special encoding: an integer or compressed bytes.
+/// A length, or the code of a string's special encoding: an integer or compressed bytes.
 enum Length {
     Plain(u64),
     Special(u8),
@@ -119,7 +118,7 @@ impl<R: Read> Source<R> {
         Ok(byte)
     }
 
-    /// Takes a fixed number of bytes.
+    /// Takes `N` bytes.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut out = [0; N];
         for byte in &mut out {
@@ -128,7 +127,7 @@ impl<R: Read> Source<R> {
         Ok(out)
     }
 
-    /// Takes `len` bytes. Memory grows with the bytes that arrive, not with the length that the dump claims.
+    /// Takes `len` bytes. Memory grows with the received bytes, not with the length that the dump claims.
     pub fn bytes(&mut self, len: u64) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         self.each_part(len, |part| out.extend_from_slice(part))?;
@@ -156,8 +155,7 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// Takes a length, or the number of a string's special encoding. The two top bits of the first byte select the
-    /// form.
+    /// Takes a length, or the code of a string's special encoding. The two top bits of the first byte select the form.
     fn any_length(&mut self) -> Result<Length> {
         let first = self.byte()?;
         let low = first & 0x3f;
@@ -171,7 +169,7 @@ impl<R: Read> Source<R> {
         })
     }
 
-    /// Takes a length, or a number in the same encoding.
+    /// Takes a length, or a number that is encoded like a length.
     pub fn length(&mut self) -> Result<u64> {
         match self.any_length()? {
             Length::Plain(length) => Ok(length),
@@ -197,8 +195,8 @@ impl<R: Read> Source<R> {
     }
 
     /// Takes the beginning of a string and leaves the rest in the input. Returns the first bytes, the string's length,
-    /// and the number of bytes left to be stepped over. The first bytes are at least `count`, unless the string is
-    /// shorter or damaged.
+    /// and the number of bytes in the rest. The caller steps over the rest. At least `count` bytes are returned, or
+    /// fewer if the string is shorter or damaged.
     pub fn begin_of_string(&mut self, count: u64) -> Result<(Vec<u8>, u64, u64)> {
         match self.any_length()? {
             Length::Plain(length) => {

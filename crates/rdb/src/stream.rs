@@ -3,12 +3,12 @@
 //! | type | Redis | adds |
 //! |---|---|---|
 //! | 15 | 5.0 | |
-//! | 19 | 7.0 | the first id, the greatest deleted id, the counts of entries added, and of entries read by each group |
+//! | 19 | 7.0 | the first id, the greatest deleted id, the count of entries added, each group's count of entries read |
 //! | 21 | 7.2 | the time at which each consumer was last active |
 //!
-//! A node is a listpack. It begins with the number of its entries, the number of its deleted entries, the names of the
-//! fields of its first entry, and a zero. An entry consists of its flags, its id minus the node's id, its fields, and
-//! the number of these parts. All three types are read, and type 19 is written.
+//! A node is a listpack. The listpack begins with the number of entries, the number of deleted entries, the first
+//! entry's field names, and a zero. An entry consists of flags, the entry's id minus the node's id, fields, and the
+//! number of these parts. All three types are read, and type 19 is written.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
@@ -21,14 +21,14 @@ use crate::source::Source;
 /// The id of an entry: milliseconds, and a number within the millisecond.
 pub type StreamId = (u64, u64);
 
-/// A stream, or a piece of a stream. The last piece has all fields but the entries of earlier pieces.
+/// A stream, or a piece of a stream. Each piece has some of the entries. Only the last piece has the other fields.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stream {
     /// The entries that were not deleted. Their ids ascend.
     pub entries: Vec<StreamEntry>,
-    /// The last id that was given to an entry.
+    /// The last id given to an entry.
     pub last: StreamId,
-    /// The greatest id that was deleted individually; zero if none was.
+    /// The greatest id of an individually deleted entry, or zero.
     pub deleted_max: StreamId,
     /// The number of entries that were ever added.
     pub added: u64,
@@ -63,13 +63,13 @@ pub struct StreamGroup {
 pub struct StreamConsumer {
     /// Its name.
     pub name: Vec<u8>,
-    /// The time at which it was last active, milliseconds since 1970.
+    /// The time of the consumer's last activity, milliseconds since 1970.
     pub seen_ms: u64,
     /// The entries that it has not acknowledged. Their ids ascend.
     pub pending: Vec<StreamPending>,
 }
 
-/// An entry that was delivered and not acknowledged.
+/// A delivered entry without an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamPending {
     /// Its id. The entry itself may have been deleted.
@@ -80,12 +80,13 @@ pub struct StreamPending {
     pub deliveries: u64,
 }
 
-/// The type byte of a stream that is written.
+/// The type byte of the streams that this crate writes.
 pub const WRITTEN: u8 = 19;
-/// The first type byte of streams whose consumers have the time of their last activity.
+/// The lowest type byte of streams that store the time of each consumer's last activity.
 const WITH_ACTIVITY: u8 = 21;
 
-/// The most entries of a node that is written, and the bytes at which a node is closed. Both are as in Redis.
+/// The limits for a node that this crate writes. Redis has the same limits. A node has at most `NODE_ENTRIES_MAX`
+/// entries. A node with `NODE_BYTES_ENOUGH` bytes gets no more entries.
 const NODE_ENTRIES_MAX: usize = 100;
 const NODE_BYTES_ENOUGH: usize = 4096;
 
@@ -94,11 +95,11 @@ const DELETED: u64 = 1;
 /// The flag of an entry that has the field names of the node's first entry, and does not repeat them.
 const SAME_FIELDS: u64 = 2;
 
-/// The most bytes of a node's unpacked entries, as a multiple of the node's bytes. Unpacked entries take more, because
-/// a node names shared fields only once.
+/// The maximum size of a node's unpacked entries, as a multiple of the node's size. Unpacked entries take more bytes
+/// than the node, because the node stores shared field names once.
 const UNPACKED_MAX: usize = 128;
 
-/// The value in the dump if the number of entries that a group has read is unknown.
+/// The value that a dump stores for a group's count of read entries if the count is unknown.
 const NOT_KNOWN: u64 = u64::MAX;
 
 /// Reads a stream of one of the three types.
@@ -168,7 +169,7 @@ fn read_id<R: Read>(source: &mut Source<R>) -> Result<StreamId> {
     Ok((source.length()?, source.length()?))
 }
 
-/// Appends the entries of a node that are not deleted. `None`: the node is damaged, or its entries take more than
+/// Appends a node's entries, except the deleted entries. `None`: the node is damaged, or its entries take more than
 /// `room` bytes.
 fn node_entries(
     base: StreamId,
@@ -223,7 +224,7 @@ fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Reads a signed number of 64 bits. Returns the unsigned number with the same bits, for a wrapping addition.
+/// Reads a signed number of 64 bits. Returns the number's bits as an unsigned number, for a wrapping addition.
 fn signed(text: &[u8]) -> Option<u64> {
     let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     Some(number.cast_unsigned())
@@ -274,8 +275,9 @@ fn read_group<R: Read>(source: &mut Source<R>, kind: u8, stream: &Stream) -> Res
     })
 }
 
-/// Returns the number of entries that a group had read when it had delivered `id`, for dumps that do not store this
-/// number. It disregards deleted entries. `None`: unknown.
+/// Returns the number of entries that a group has read if `id` is the last entry that it delivered. `None`: the number
+/// is unknown. Streams of type 15 do not store this number. The function takes the first
+/// remaining entry as the first entry that was ever added.
 fn read_up_to(id: StreamId, stream: &Stream) -> Option<u64> {
     let Some(first) = stream.entries.first() else {
         return Some(0);
@@ -336,7 +338,7 @@ fn put_id(out: &mut Vec<u8>, (ms, seq): StreamId) {
     put_number(out, seq);
 }
 
-/// Splits the entries into nodes, none of them empty.
+/// Splits the entries into nodes. No node is empty.
 fn nodes(entries: &[StreamEntry]) -> Vec<&[StreamEntry]> {
     let mut nodes = Vec::new();
     let (mut from, mut bytes) = (0, 0);

@@ -1,4 +1,4 @@
-//! Decodes a value of any encoding from its type byte, and writes the plain encodings.
+//! The decoding of values: the type byte selects the encoding.
 
 use std::io::Read;
 
@@ -11,7 +11,7 @@ use crate::stream::{self, Stream};
 
 /// A key's value.
 ///
-/// Members and fields may repeat, as in the dump. The caller checks whether they are distinct.
+/// A member or field that the dump repeats is repeated in the value. The caller checks for repeated ones.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A string.
@@ -29,7 +29,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Returns the type's name as TYPE gives it.
+    /// Returns the name of the type, as the command TYPE answers it.
     #[must_use]
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -62,9 +62,9 @@ impl Value {
     }
 }
 
-/// The data behind a type byte.
+/// The data after a type byte.
 pub enum Found {
-    /// A value, and the number of a hash's fields whose own deadlines are lost.
+    /// A value, and the count of a hash's fields that have their own deadlines. The deadlines are not read.
     Value(Value, u64),
     /// A module's value, stepped over.
     Module,
@@ -80,7 +80,7 @@ pub mod plain {
     pub const ZSET: u8 = 5;
 }
 
-/// Reads the value behind a type byte.
+/// Reads the value after a type byte.
 pub fn read<R: Read>(source: &mut Source<R>, kind: u8) -> Result<Found> {
     let mut fields_with_deadline = 0;
     let value = match kind {
@@ -208,8 +208,8 @@ fn scored<R: Read>(
     })
 }
 
-/// Reads a score in the encoding of format versions before 8: a length byte, then decimal text. The lengths 253, 254
-/// and 255 have no text: they mean NaN, infinity and minus infinity.
+/// Reads a score in the encoding of format versions before 8. A score is a length byte and then decimal text. If the
+/// first byte is 253, 254 or 255, it means NaN, infinity or minus infinity, and no text follows.
 pub fn text_score<R: Read>(source: &mut Source<R>) -> Result<f64> {
     match source.byte()? {
         253 => Ok(f64::NAN),

@@ -1,4 +1,4 @@
-//! Whole dump files and payloads, right and wrong.
+//! Tests of whole dump files and payloads, valid and damaged.
 
 mod rdb {
     mod real;
@@ -315,7 +315,7 @@ fn payloads_round_trip() {
     }
 }
 
-/// Returns a random stream of several nodes, with groups. The stream no longer has some of the groups' pending entries.
+/// Returns a random stream of several nodes, with groups. Some pending entries of groups are deleted from the stream.
 fn any_stream(rng: &mut fastrand::Rng) -> Stream {
     let mut stream = Stream::default();
     let texts = [
@@ -389,8 +389,8 @@ fn older_and_newer_streams_say_less_and_more() {
         stream.groups[0].consumers,
         [consumer("c", 8, &[((5, 1), 9, 2)])]
     );
-    // Redis 7.2 adds, behind the last id, the first id, the greatest deleted id and the number of entries added. It
-    // also adds the number of entries that the group has read, and the time at which the consumer was active.
+    // Type 21 has five fields that type 15 lacks. Behind the last id: the first id, the greatest deleted id and the
+    // number of entries added. Also, the number of entries that the group has read, and the consumer's last activity.
     let mut new = of_old;
     new[0] = 21;
     let at = new.len() - group.concat().len();

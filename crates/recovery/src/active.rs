@@ -1,13 +1,13 @@
-//! For each stream, the transactions that have logged a first record and not yet their last. Needed where the records
-//! of transactions interleave in a stream.
+//! The list of open transactions of each stream. A transaction is open from its first log record to its last log
+//! record. The lists are needed if the records of several transactions interleave in a stream.
 //!
-//! A checkpoint keeps the log from the first record of each such transaction: a restart from the checkpoint's image may
-//! have to undo it.
+//! A checkpoint keeps the log from the first record of each open transaction: a restart from the checkpoint's image may
+//! have to undo the transaction.
 //!
 //! # Invariants
-//! * A transaction's first record is appended and the transaction listed in one step. Its last record is appended and
-//!   the transaction removed in one step. So a list that is read before a window's end marks are appended has every
-//!   transaction that is open at that moment.
+//! * One step appends a transaction's first record and adds the transaction to the list. One step appends its last
+//!   record and removes the transaction from the list. A reader of a list therefore finds every transaction that is
+//!   open at that moment. A checkpoint reads the lists before it appends its end marks.
 
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;

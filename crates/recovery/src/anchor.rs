@@ -1,8 +1,9 @@
-//! The anchor of a database: the log's history, and the sections that this build knows, decoded.
+//! The anchor of a database: the log's history, and the decoded sections.
 //!
-//! `wal` keeps the anchor's record on disk and interprets none of its sections. This module joins the two: the geometry
-//! belongs to the store, the images and the families of ordered frames to recovery. A section that no component of this
-//! build knows stays in the record unchanged. If such a section is required, the opening fails.
+//! `wal` keeps the anchor's record on disk and interprets none of its sections. This module decodes the sections that
+//! this build knows. The geometry is a section of the heap. The images and the families of ordered frames are sections
+//! of recovery. An unknown section stays in the record unchanged. If an unknown section is required, the anchor cannot
+//! be opened.
 
 use std::ops::{Deref, DerefMut};
 
@@ -42,20 +43,20 @@ pub struct Anchor {
     pub geometry: Geometry,
     /// The two images.
     pub images: Images,
-    /// The ordered frames that the log may hold.
+    /// The families of ordered frames that the log may hold.
     pub families: Families,
-    /// The end of the log in the archive. `None`: the database is not archived.
+    /// The last epoch recorded as archived, with its end in each stream. `None`: the database is not archived.
     pub archived: Option<EpochEnds>,
-    /// The database that this one was restored from. `None`: it was not restored.
+    /// The parent of a restored database. `None`: the database was not restored.
     pub parent: Option<Parent>,
     /// The losses that were accepted; see [`accept_loss`](Self::accept_loss).
     pub losses: Losses,
-    /// The writer whose acknowledged transactions may be on other nodes only; `None` if every acknowledged transaction
-    /// is on disk.
+    /// The writer whose newest acknowledged transactions may be only in the memory of nodes, and not on disk. `None`:
+    /// every acknowledged transaction is on disk.
     pub mirrored: Option<Mirrored>,
     /// The tree, if the database has one.
     pub tree: Option<TreeAnchor>,
-    /// All sections as they were read, including those that only other builds know.
+    /// All sections as they were read, including sections of other builds.
     sections: Sections,
 }
 
@@ -161,7 +162,7 @@ impl Anchor {
         })
     }
 
-    /// Returns the record to write. Sections that this build does not know are in it as they were read.
+    /// Returns the record to write. It has the sections that this build does not know, as they were read.
     #[must_use]
     pub fn to_record(&self) -> Record {
         let mut sections = self.sections.clone();
@@ -216,15 +217,15 @@ impl Anchor {
         }
     }
 
-    /// Notes that the loss of acknowledged transactions was accepted. The caller does this in the update that closes
-    /// the life in which they were acknowledged. Every later update keeps the note.
+    /// Adds the accepted loss of acknowledged transactions to the anchor. `loss` names the life of the database that
+    /// lost them. The caller closes this life in the same update of the anchor. Every later update keeps the loss.
     ///
     /// # Errors
-    /// [`Error::LogFull`] if the anchor has no room for another loss.
+    /// [`Error::LogFull`] if the anchor has no room for the loss.
     ///
     /// # Panics
-    /// If nothing is lost, if the life is not closed, or if its chain link and `loss` disagree about the last epoch
-    /// that was kept.
+    /// If `loss` loses nothing, or its life is not closed, or the life's chain link has another last epoch than `loss`.
+    /// If `loss` has an earlier life or a lower last epoch than the newest accepted loss.
     pub fn accept_loss(&mut self, loss: AcceptedLoss) -> Result<()> {
         let life = loss.incarnation;
         assert!(
@@ -243,7 +244,7 @@ impl Anchor {
         Ok(())
     }
 
-    /// Returns the link of a closed life; `None` if the chain has no link of that life any more.
+    /// Returns the chain's link for a closed life of the database. `None`: the chain no longer has this link.
     #[must_use]
     pub fn link_of(&self, life: Incarnation) -> Option<&ChainLink> {
         self.chain.iter().find(|link| link.incarnation == life)
@@ -255,7 +256,7 @@ impl Anchor {
         self.to_record().sections
     }
 
-    /// Returns for how many closed incarnations the anchor has room beside its sections.
+    /// Returns the maximum number of closed incarnations in the anchor, given the present size of its sections.
     #[must_use]
     pub fn chain_max(&self) -> usize {
         self.to_record().chain_max()
@@ -278,8 +279,9 @@ impl Anchor {
         self.images.newest()
     }
 
-    /// Computes the cut from the scans of all streams. An error also names the state that the newest image still holds.
-    /// With `accept_loss` the cut may lie before transactions that only a mirror held.
+    /// Computes the cut from the scans of all streams. A restart keeps the log up to the cut. With `accept_loss`, the
+    /// kept log may lack transactions that only a mirror held. The text of an error names the newest image as an intact
+    /// copy of the data.
     ///
     /// # Errors
     /// As [`perdura_wal::decide_cut`].
@@ -295,7 +297,7 @@ impl Anchor {
     }
 }
 
-/// Decodes an optional section. `None`: the record has no such section.
+/// Decodes an optional section. `None`: the record has no section with this name.
 fn optional<T>(
     record: &Record,
     tag: [u8; 4],
@@ -339,8 +341,8 @@ fn refuse_required(record: &Record) -> Result<()> {
     ))
 }
 
-/// Opens the anchor's file and reads it. `Ok(None)` if there is no database here. The last value names the copies of
-/// the anchor that were damaged or stale; they will be written again.
+/// Opens the anchor's file and reads it. `Ok(None)` if there is no database here. The strings name the damaged or stale
+/// copies of the anchor. The next update writes these copies again.
 ///
 /// # Errors
 /// As [`AnchorFile::open`] and [`Anchor::of`].
@@ -373,7 +375,7 @@ mod tests {
     use crate::families::Family;
     use crate::images::Completion;
 
-    /// Returns the record of the example on the format page, as bytes.
+    /// Returns the bytes of the example record in docs/formats/anchor.md.
     fn bytes_on_page() -> Vec<u8> {
         let page = include_str!("../../../docs/formats/anchor.md");
         let hex = page.split("```text hex").nth(1).unwrap();

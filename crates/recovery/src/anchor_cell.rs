@@ -1,5 +1,4 @@
-//! The anchor in memory. All changes of it go through [`AnchorCell::update`]: a change is durable before readers see
-//! it.
+//! The anchor in memory. All changes go through [`AnchorCell::update`], so a change is durable before readers see it.
 
 use std::sync::Arc;
 
@@ -14,12 +13,13 @@ use crate::families::Family;
 /// The anchor of an open database.
 pub struct AnchorCell {
     file: AnchorFile,
-    /// Serializes updates; held during the anchor's I/O. Contains the record of an update whose write has failed or was
-    /// delayed. That record becomes visible once the next update has finished the write.
+    /// The lock of updates; held during the anchor's I/O. Contains the record of an update if its write failed or was
+    /// delayed. The next update finishes that write, and then the record becomes visible.
     updating: Mutex<Option<Arc<Anchor>>>,
     /// The record as it is on disk.
     record: Mutex<Arc<Anchor>>,
-    /// The end of the log in the archive, once it was noted in this process; see `archived`.
+    /// The end of the part of the log that the archive holds; see the module `archived`. `None`: this process has noted
+    /// no end.
     archive: Mutex<Option<EpochEnds>>,
 }
 
@@ -51,8 +51,8 @@ impl AnchorCell {
     ///
     /// # Errors
     /// After an error the record in memory is unchanged, and the disk has the old or the new record. After
-    /// [`Failure::Delay`] the change takes effect with the next update, whatever that update changes. The caller then
-    /// repeats its change, so applying it twice must have the same effect as once.
+    /// [`Failure::Delay`], the next update makes this change too, before its own. The caller also repeats its change.
+    /// So making a change twice must have the same effect as making it once.
     pub fn update(&self, change: impl FnOnce(&mut Anchor)) -> Result<Arc<Anchor>, Failure> {
         self.update_by(AnchorFile::write, change)
     }
@@ -126,8 +126,9 @@ impl AnchorCell {
     /// frames of the family. Declaring a family again costs one read of the record.
     ///
     /// # Errors
-    /// Those of [`update_running`](Self::update_running), after which the caller declares the family again or appends
-    /// none of its frames; [`Error::LogFull`] if the lives in the anchor leave no room for the declaration.
+    /// The errors of [`update_running`](Self::update_running). After such an error the caller declares the family
+    /// again, or appends no frames of the family. [`Error::LogFull`] if the anchor's chain links leave no room for the
+    /// declaration.
     pub fn declare(&self, wal: &Wal, family: Family) -> Result<()> {
         let mut next = self.get().as_ref().clone();
         if !next.declare(family) {

@@ -1,10 +1,10 @@
-//! The end of the log in the archive: the section `ARCH` of the anchor (docs/formats/anchor.md).
+//! The end of the part of the log that the archive holds: the section `ARCH` of the anchor (docs/formats/anchor.md).
 //!
 //! An archive copies the log from the log's own files, so the log must not be cut beyond the archive's end. The end of
-//! the archive is kept in two places. The *section* is durable: up to its positions the log may have been cut, because
-//! the archive holds that part. The *progress*, in memory only, is the end of the log that the archive has made durable
-//! since. The next update of the anchor that cuts the log moves the section up to the progress. So archiving costs the
-//! anchor no separate update.
+//! the archive is kept in two places. The *section* is durable. The log may have been cut up to the section's
+//! positions, because the archive holds that part. The *progress*, in memory only, is the end of the log that the
+//! archive durably holds now. The next update of the anchor that cuts the log moves the section up to the progress. So
+//! archiving costs the anchor no separate update.
 //!
 //! ```text
 //!  declared ─ section ≤ progress ≤ D ─ next naming of an image: section := progress, log cut below ─► …
@@ -12,9 +12,9 @@
 //!
 //! # Invariants
 //! * Section and progress only grow, and lie at or before D.
-//! * The log is cut at or below the section, which is made durable first (`truncate`).
-//! * An archive that ends before the section has lost runs. An archive that ends beyond D proves that the log has lost
-//!   its end.
+//! * The log is cut at or below the section's positions. The section is made durable before the cut (`truncate`).
+//! * If an archive ends before the section's positions, some of its runs are lost. If an archive ends beyond D, the end
+//!   of the log is lost.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Epoch, Error, Pos, Result};
@@ -47,12 +47,13 @@ pub(crate) fn decode(payload: &[u8], streams: u8) -> Option<EpochEnds> {
     (r.remaining() == 0).then_some(EpochEnds { epoch, ends })
 }
 
-/// Checks the log that a restart has found, durable up to `durable`, against two ends: `given`, the end of the archive
-/// if one is configured, and the anchor's section.
+/// Checks, at a restart, that the log and the configured archive fit together. The log is durable up to `durable`, and
+/// the archive ends at `given`. The anchor's section and `given` must both lie at or before `durable`. `given` must lie
+/// at or after the section.
 ///
 /// # Errors
 /// [`Error::Usage`] as [`Anchor::check_archivable`]. [`Error::LostLog`] if the archive holds epochs that the log does
-/// not reach. [`Error::Corrupt`] if the archive ends before the anchor's section, or belongs to another log.
+/// not reach. [`Error::Corrupt`] if the archive ends before the anchor's section, or belongs to a different log.
 pub fn check_archive(anchor: &Anchor, given: Option<&EpochEnds>, durable: &Vouched) -> Result<()> {
     if given.is_some() || anchor.archived.is_some() {
         anchor.check_archivable()?;
@@ -88,8 +89,8 @@ fn check_not_behind(given: &EpochEnds, named: &EpochEnds) -> Result<()> {
 }
 
 impl Anchor {
-    /// Returns where an archive keeps this database's changes. The kinds of frames that owners claim decide it; if none
-    /// are claimed, the changes are in runs.
+    /// Returns where an archive keeps this database's changes. This depends on the kinds of frames that the owners of
+    /// log records claim. If no kind is claimed, the changes are in the archive's runs.
     #[must_use]
     pub fn archive(&self) -> Archived {
         let claims = claims(self);
@@ -99,7 +100,7 @@ impl Anchor {
             .fold(Archived::Runs, Ord::max)
     }
 
-    /// Fails if neither an archive nor a backup would contain the changes in this log.
+    /// Fails if archives and backups would not contain the changes in this log.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -113,8 +114,8 @@ impl Anchor {
         )))
     }
 
-    /// Moves the section to `progress`, up to which the archive holds the log. Called in an update that cuts the log.
-    /// Without a section there is no archive, and nothing changes.
+    /// Moves the anchor's archive section up to `progress`, the end of the log that the archive holds. Called in an
+    /// update that cuts the log. If the anchor has no such section, there is no archive, and nothing changes.
     pub(crate) fn move_archived(&mut self, progress: Option<&EpochEnds>) {
         let (Some(named), Some(progress)) = (&mut self.archived, progress) else {
             return;
@@ -132,7 +133,7 @@ impl Anchor {
 }
 
 impl AnchorCell {
-    /// Returns the end of the log in the archive. `None`: the database is not archived.
+    /// Returns the end of the part of the log that the archive holds. `None`: the database is not archived.
     #[must_use]
     pub fn archived(&self) -> Option<EpochEnds> {
         let mut record = Anchor::clone(&self.get());
@@ -140,13 +141,13 @@ impl AnchorCell {
         record.archived
     }
 
-    /// Notes that the archive durably holds the log up to `end`. The first call declares the archive in the anchor:
-    /// once it has returned, the log after `end` is kept for the archive. Later calls change memory only.
+    /// Notes that the archive durably holds the log up to `end`. The first call declares the archive in the anchor.
+    /// From then on the log after `end` is kept for the archive. Later calls change memory only.
     ///
     /// # Errors
     /// As [`check_archive`], for the log that is durable now. The first call also fails as
-    /// [`update_running`](Self::update_running). It fails with [`Error::LogFull`] if the lives in the anchor leave no
-    /// room for the section: then nothing is archived.
+    /// [`update_running`](Self::update_running). It fails with [`Error::LogFull`] if the anchor's chain links leave no
+    /// room for the section. Nothing is archived in that case.
     pub fn set_archived(&self, wal: &Wal, end: &EpochEnds) -> Result<()> {
         self.get().check_archivable()?;
         end.check_durable(&wal.durable_end(Rung::Disk))?;
@@ -178,7 +179,7 @@ impl AnchorCell {
         Ok(())
     }
 
-    /// Ends archiving: from now on the log is kept only as far as images need it.
+    /// Ends archiving. The log is then kept only for the images.
     ///
     /// # Errors
     /// As [`update_running`](Self::update_running).

@@ -1,8 +1,8 @@
-//! The interface of an image to recover from.
+//! The interface to an image that a database is recovered from.
 //!
 //! An image has disks, each disk has parts, and parts may reach memory in any order. The records of a page are tested
-//! against the page's [`Base`]. Two pages may have different bases: a page that is damaged in the newest image is read
-//! from an older image.
+//! against the page's [`Base`]. Two pages may have different bases: a damaged page of the newest image is replaced from
+//! an older image.
 //!
 //! [`crate::plan`] and [`crate::load`] implement the interface for the two image slots of a database.
 
@@ -12,12 +12,13 @@ use perdura_heap::Heap;
 
 use crate::rule::ImageKind;
 
-/// An image to recover from. All methods may run on any thread.
+/// An image that a database is recovered from. All methods may run on any thread.
 pub trait Image: Sync {
     /// A part of the image: `read` returns it, and `play` takes it.
     type Part: Send;
 
-    /// Returns the state that the image's pages hold. Pages with another base may hold another state.
+    /// Returns the state that the image's pages hold. A page that was replaced from an older image holds an older
+    /// state.
     fn kind(&self) -> ImageKind;
 
     /// Returns the base that the records of a page are tested against. `None`: the page cannot be recovered and is left
@@ -27,17 +28,17 @@ pub trait Image: Sync {
     /// Returns the number of parts on each disk.
     fn parts(&self) -> Vec<usize>;
 
-    /// Reads a part (BR).
+    /// Reads a part: the job BR of [`crate::level`].
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     fn read(&self, disk: usize, part: usize) -> Result<Self::Part>;
 
     /// Returns the size of a part, bytes.
     fn bytes(&self, part: &Self::Part) -> u64;
 
-    /// Puts a part into memory (BP). Returns the number of damaged pages. If there are any, the state that is being
-    /// recovered is void; the image remembers which pages they are.
+    /// Puts a part into memory: the job BP of [`crate::level`]. Returns the number of damaged pages. If a page is
+    /// damaged, the state that is being recovered is void. The image remembers every damaged page.
     ///
     /// # Errors
     /// Any error ends the recovery.
@@ -47,7 +48,7 @@ pub trait Image: Sync {
     /// are durable.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if epoch `end`, the last one of the log, is too early.
+    /// [`Error::Corrupt`] if the log ends too early for this image. `end` is the last epoch of the log.
     fn check_end(&self, end: Epoch) -> Result<()>;
 }
 
@@ -60,20 +61,20 @@ pub struct Base {
 }
 
 impl Base {
-    /// Returns the base of an image whose first possible record is at `begin` in each stream.
+    /// Returns the base of an image. Records before `begin` of their stream do not concern the image.
     #[must_use]
     pub fn new(kind: ImageKind, begin: Vec<Pos>) -> Base {
         Base { kind, begin }
     }
 
-    /// Returns, for each stream, the position from which the stream is read for this image.
+    /// Returns, for each stream, the first position to read for this image.
     #[must_use]
     pub fn begin(&self) -> &[Pos] {
         &self.begin
     }
 
-    /// Returns whether a record at this position may concern the image. A record before the image's begin does not,
-    /// whatever its tag.
+    /// Returns whether a record at this position may concern the image. A record before the image's begin does not
+    /// concern it, whatever the record's tag.
     #[must_use]
     pub fn reaches(&self, stream: StreamId, pos: Pos) -> bool {
         self.begin
@@ -81,11 +82,11 @@ impl Base {
             .is_none_or(|begin| pos >= *begin)
     }
 
-    /// Returns the checkpoint epoch of the sweep that made the base, for a player that decides by tags or begin marks
-    /// alone.
+    /// Returns the checkpoint epoch of the base's sweep. Players that decide only by tags or begin marks need this
+    /// epoch.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a consistent cut, which has neither tags nor begin marks.
+    /// [`Error::Usage`] for a consistent cut, because a cut has no tags and no begin marks.
     pub fn sweep(&self) -> Result<CkptEpoch> {
         match self.kind {
             ImageKind::Sweep(k) => Ok(k),

@@ -1,8 +1,9 @@
-//! The lowest epochs of the images: the section `BEGN` of the anchor (docs/formats/anchor.md).
+//! The lowest epoch of each image, which is the lowest commit epoch of its begin marks: the section `BEGN` of the
+//! anchor (docs/formats/anchor.md).
 //!
-//! The epochs are not in the images' own section, because older builds, which do not know the epochs, must still be
-//! able to read that section. An older build keeps this section unchanged while it makes new images. So each epoch is
-//! stored with the checkpoint that it belongs to, and is ignored for any other checkpoint.
+//! The epochs are not in the images' own section, because older builds must still be able to read the images' section.
+//! An older build keeps section `BEGN` unchanged while it makes new images. So each epoch is stored with the checkpoint
+//! that it belongs to, and is ignored for any other checkpoint.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{CkptEpoch, Epoch, ImageSlot};
@@ -12,7 +13,7 @@ use crate::images::{Images, begins_by};
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"BEGN";
 
-/// Returns the section's payload. `None`: the lowest epoch is known for no image.
+/// Returns the section's payload. `None`: no image has a known lowest epoch.
 #[must_use]
 pub(crate) fn encode(images: &Images) -> Option<Vec<u8>> {
     images.iter().find_map(|image| image.begin_epoch)?;
@@ -26,7 +27,7 @@ pub(crate) fn encode(images: &Images) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Returns `images` with the epochs of a payload. `None`: [`encode`] does not write such a payload.
+/// Returns `images` with the epochs of a payload. `None`: [`encode`] never writes this payload.
 #[must_use]
 pub(crate) fn decode(payload: &[u8], mut images: Images) -> Option<Images> {
     let mut r = Reader::new(payload);
@@ -49,7 +50,7 @@ mod tests {
     use crate::images::Completion;
     use perdura_base::Pos;
 
-    /// Returns images of which slot A holds checkpoint 9, which began in epoch 300.
+    /// Returns images. Slot A holds checkpoint 9, which began in epoch 300.
     fn images() -> Images {
         let mut images = Images::empty(1, 1);
         images.get_mut(ImageSlot::A).mark_building(CkptEpoch(9));
@@ -73,7 +74,7 @@ mod tests {
         let bytes = encode(&images()).unwrap();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(digits, hex);
-        // The images as their own section alone describes them.
+        // The images as decoded from their own section, without `BEGN`.
         let without = Images::decode(&images().encode(), 1).unwrap();
         assert_eq!(without.get(ImageSlot::A).begin_epoch, None);
         assert_eq!(encode(&without), None);

@@ -1,21 +1,23 @@
-//! The checkpoint, fuzzy or consistent: a machine that takes one latch or performs one I/O per step.
+//! The checkpoint, fuzzy or consistent: a state machine that takes one latch or performs one I/O per step.
 //!
 //! ```text
 //! Idle ─ begin ─► Copy ⇄ Write ─ last partition ─► SyncPages ─► Directory ─► Trees ─► Mark ─► Await ─► Anchor ─► Truncate ─► Idle
 //! ```
-//! * *begin*: the anchor marks the slot that is about to be overwritten as BUILDING; from then on a restart does not
-//!   fall back to it. Begin marks are appended to every stream; then `G := k` is published. The transaction layer adds
-//!   its own conditions through a [`Window`]. With a *cut* the begin happens under all latches, and the image holds the
-//!   pages as of that instant. Such an image is *consistent*; ordered frames need a consistent image.
-//! * *Copy*: under the partition's latch, pages get `epoch := k`; pages that are dirty for the slot are copied to a
-//!   staging buffer. The copy never shows a transaction half done, because a transaction holds the latch to its end.
-//! * *Write*: the staged pages are written, outside the latch. After a partition's last page its section of the
-//!   directory is written, with the hash index as it was when the latch was last held.
+//! * *begin*: the anchor marks the older slot as BUILDING, because the checkpoint will overwrite it. No restart falls
+//!   back to a slot with this mark. Begin marks are appended to every stream. Then the heap's checkpoint epoch `G`
+//!   becomes `k`. The transaction layer adds its own conditions through a [`Window`]. With a *cut* the begin happens
+//!   under all latches, and the image holds the pages as of that instant. Such an image is *consistent*; ordered frames
+//!   need a consistent image.
+//! * *Copy*: under the partition's latch, pages get `epoch := k`. A page that changed since the slot's last image is
+//!   *dirty* for the slot, and is copied to a staging buffer. The copy never has only a part of a transaction's
+//!   changes, because a transaction holds the latch until it ends.
+//! * *Write*: the staged pages are written, outside the latch. After the last page of a partition, the directory's
+//!   section for this partition is written. The section has the hash index as it was at the latch's last release.
 //! * *Trees*: the pages of trees that were dirty at the begin are written ([`crate::tree::live`]).
-//! * *Mark*, *Await*: end marks are appended. The image counts once their epoch is durable, because then every record
-//!   that the image reflects is durable too.
-//! * *Anchor*, *Truncate*: the anchor names the image and drops chain links that nothing needs. Only then is the log
-//!   cut.
+//! * *Mark*, *Await*: end marks are appended. The image counts after the epoch of the end marks is durable. Then every
+//!   record in the image is durable too.
+//! * *Anchor*, *Truncate*: the anchor names the image. The anchor drops unneeded chain links (records of closed lives).
+//!   The log is cut after that.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -33,17 +35,18 @@
 //! which the anchor names, is on the data disk; it is completed after all pages are synced.
 //!
 //! A failed read or write of an image marks the staged pages dirty again and cancels the checkpoint. Nothing else has
-//! to be undone, because the epochs already assigned stay right. A failed sync of pages, or a failed update of the
-//! anchor, stops the database, because the contents of the disk are unknown. If an old log segment or directory cannot
-//! be removed, the image counts all the same, and [`Checkpointer::clear_away`] tries again later.
+//! to be undone, because the checkpoint epochs that pages already have remain correct. A failed sync of pages, or a
+//! failed update of the anchor, stops the database, because the contents of the disk are unknown. The image counts even
+//! if an old log segment or directory cannot be removed. [`Checkpointer::clear_away`] tries again later.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithm 2.
 //!
 //! # Deviations
-//! Pages are copied to memory under the latch where the paper copies "asynchronously": a live page that changes during
-//! its I/O mixes states that no tag can distinguish. A page that is allocated within the window carries tag `k` and is
-//! not swept: image `k` has zeros in its place, and its records are replayed.
+//! The paper copies pages "asynchronously". Here the pages are copied to memory under the latch. If a live page changed
+//! during its I/O, the image of the page would mix two states. No tag could distinguish these states. A page that is
+//! allocated between the begin marks and the end marks carries tag `k` and is not swept. Image `k` has zeros in place
+//! of this page, and a restart replays the page's records.
 
 use std::sync::Arc;
 
@@ -82,7 +85,7 @@ pub(crate) use phase::Phase;
 use phase::{Event, Stage};
 pub(crate) use share::Share;
 
-/// The most pages visited while a latch is held.
+/// The maximum number of pages that one step visits under a latch.
 pub const VISIT_PAGES: u32 = 16;
 const STAGING_BYTES: usize = 16 * PAGE_BYTES;
 
@@ -94,26 +97,28 @@ pub(crate) struct Sweep {
     begin_ns: u64,
     /// The pages files, one on each image disk.
     images: Vec<ImageFile>,
-    /// The writer of the directory. `None`: the file has been completed.
+    /// The writer of the image's directory. `None`: the directory is complete.
     writer: Option<DirectoryWriter>,
     directory_crc: u32,
     covering: Covering,
     /// The lowest commit epoch of the begin marks.
     begin_epoch: Epoch,
-    /// The instant that the image holds. It is still open in the partitions that are not swept yet. `None`: the sweep
-    /// is fuzzy.
+    /// The cut: the image holds every page as it was at this instant. If a page changes before the sweep visits it,
+    /// memory keeps the overwritten bytes for the image. `None`: the sweep is fuzzy.
     cut: Option<Cut>,
-    /// The redo starts of those trees that have written their pages for this checkpoint.
+    /// For each tree that the checkpoint has finished, the start of the tree's redo. A restart redoes the operations
+    /// with higher numbers.
     pub redo_starts: Vec<Gsn>,
-    /// The partition and local index at which the sweep continues after pages that were visited out of turn.
+    /// The partition and local index at which the sweep continues after it has visited pages out of turn. `None`: the
+    /// sweep visits pages in the normal order.
     goes_on: Option<(u16, u32)>,
-    /// The digests of the partitions whose sections of the directory are written.
+    /// The digests of the partitions whose sections are already in the directory.
     digests: Vec<u64>,
     pages: u64,
     bytes: u64,
 }
 
-/// The state of the machine.
+/// The state of the checkpointer.
 enum Activity {
     Idle,
     Running { sweep: Box<Sweep>, phase: Phase },
@@ -146,7 +151,7 @@ impl Taken {
     }
 }
 
-/// A complete image for which old log segments and directories may still have to be removed.
+/// A complete image. It made old log segments and directories unneeded, and some of them may still exist.
 struct Leftover {
     slot: ImageSlot,
     k: CkptEpoch,
@@ -176,7 +181,7 @@ pub struct CheckpointParts {
     pub disks: Disks,
     /// The work of the transaction layer at the begin and the end of the window.
     pub window: Arc<dyn Window>,
-    /// Time, for the report only.
+    /// The clock, for reports only.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -191,11 +196,11 @@ pub struct Checkpointer {
     sidecar: Vec<u8>,
     summer: PageSummer,
     stats: CheckpointStats,
-    /// The image for which old files are still to be removed.
+    /// The newest complete image, while files that it made unneeded still have to be removed.
     leftover: Option<Leftover>,
     /// A copy of the statistics for callers that must not wait for a step's I/O.
     published: Arc<Mutex<CheckpointStats>>,
-    /// The digest of the newest image. The standing proof begins and ends with it. `None`: it is not known.
+    /// The digest of the newest image, for the standing proof. `None`: the digest is not known.
     newest: Arc<Mutex<Option<Arc<SweepDigest>>>>,
     pins: pin::Pins,
 }
@@ -242,7 +247,8 @@ impl Checkpointer {
         Arc::clone(&self.published)
     }
 
-    /// Returns the shared digest of the newest image, which is kept up to date. `None`: it is not known yet.
+    /// Returns a shared cell with the digest of the newest image. Each new image updates the cell. `None`: the digest
+    /// is not known yet.
     #[must_use]
     pub fn newest_digest(&self) -> Arc<Mutex<Option<Arc<SweepDigest>>>> {
         Arc::clone(&self.newest)
@@ -266,7 +272,7 @@ impl Checkpointer {
     /// # Errors
     /// After an error no checkpoint is running, and nothing is lost. The caller begins again later, for instance when
     /// the image that the checkpoint would overwrite is no longer [held](Pin). A failed update of the anchor has
-    /// stopped the log, unless it was refused for want of space.
+    /// stopped the log, unless the update was refused for want of space.
     pub fn begin(&mut self) -> Result<()> {
         if self.is_running() {
             return Ok(());
@@ -351,7 +357,7 @@ impl Checkpointer {
     ///
     /// # Errors
     /// An error means that the checkpoint is cancelled. Nothing is lost, and the caller begins again later. A failed
-    /// sync of pages or update of the anchor has also stopped the log. There is one exception: if the anchor's update
+    /// sync of pages, or a failed update of the anchor, has also stopped the log. One exception: if the anchor's update
     /// is refused for want of space, nothing is cancelled, and the next step tries again to name the image.
     pub fn step(&mut self) -> Result<CheckpointProgress> {
         let Activity::Running { mut sweep, phase } =
@@ -383,7 +389,7 @@ impl Checkpointer {
         result.map(|taken| taken.progress)
     }
 
-    /// Moves an idle machine to the first phase of a checkpoint.
+    /// Moves an idle checkpointer to the first phase of a checkpoint.
     fn enter(&mut self, event: Event, sweep: Box<Sweep>, phase: Phase) {
         assert_eq!(self.activity.stage().advance(event), phase.stage());
         self.activity = Activity::Running { sweep, phase };
@@ -429,8 +435,8 @@ impl Checkpointer {
         }
     }
 
-    /// Ends the window and returns its cover. The cover is extended back to the positions from which components need
-    /// the log.
+    /// Ends the checkpoint's window and returns the cover. If a component needs log before the cover, the cover is
+    /// extended back to the position that the component needs.
     fn end_window(&self, sweep: &Sweep) -> Cover {
         let parts = &self.parts;
         let needs = parts.shares.map(|share| share.needs(parts));
@@ -440,7 +446,7 @@ impl Checkpointer {
         needs.iter().fold(cover, |cover, from| cover.keeping(from))
     }
 
-    /// Takes a step of waiting for the log: the next phase follows once the cover is durable.
+    /// Checks whether the cover is durable. If so, the next phase follows. If not, the checkpoint waits for the log.
     fn await_log(&self, sweep: &Sweep) -> Result<Taken> {
         self.parts.wal.check()?;
         if self.is_durable(sweep.covering.closed()) {

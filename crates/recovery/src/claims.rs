@@ -1,4 +1,4 @@
-//! Claims: the kinds of frames that passes after the first one play.
+//! Claims: the kinds of frames that a restart plays in later passes over the log, not in the first pass.
 
 use perdura_wal::{FrameKind, Holds, Role};
 
@@ -7,7 +7,7 @@ use perdura_wal::{FrameKind, Holds, Role};
 pub struct Claims(u32);
 
 impl Claims {
-    /// Returns this set and `kind`.
+    /// Returns this set with `kind` added.
     #[must_use]
     pub fn with(self, kind: FrameKind) -> Claims {
         Claims(self.0 | 1 << kind.code())
@@ -29,7 +29,7 @@ impl Claims {
     /// Returns the union of this set and `others`.
     ///
     /// # Panics
-    /// If a kind is in both sets: frames of one kind have one owner.
+    /// If the two sets have a common kind. Frames of one kind have one owner.
     #[must_use]
     pub fn and(self, others: Claims) -> Claims {
         assert_eq!(self.0 & others.0, 0, "frames of one kind have one owner");
@@ -42,8 +42,8 @@ impl Claims {
         self.0 == 0
     }
 
-    /// Returns whether later passes read every frame of a unit, so that the first pass need not read the unit. A later
-    /// pass also refuses ordered frames of a family that is not declared.
+    /// Returns whether later passes read every frame of a unit, which is all blocks of one read. If so, the first pass
+    /// need not read the unit. If an ordered frame belongs to a family that is not declared, a later pass refuses it.
     #[must_use]
     pub fn cover(self, holds: Holds) -> bool {
         let Holds {

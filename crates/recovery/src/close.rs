@@ -1,4 +1,5 @@
-//! Closes the crashed incarnation in the anchor, and gives the next incarnation numbers above all that were seen.
+//! The change of the anchor that closes the crashed incarnation and begins the next one. The next incarnation uses only
+//! epochs and numbers above all those that the restart has seen in the log.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Epoch, Error, Gsn, ImageSlot, Incarnation, Result};
@@ -9,8 +10,8 @@ use crate::image::folder;
 use crate::options::RestartOptions;
 use crate::plan::ImagePlan;
 
-/// Makes the log that this restart has read durable, before the anchor vouches for it. The process that crashed may
-/// have written blocks and created files without syncing either.
+/// Rewrites and syncs the log that this restart has read, so that it is durable. Only then may the anchor vouch for the
+/// log. The crashed process may have written blocks and created files without syncing them.
 pub(crate) fn make_durable(
     options: &RestartOptions,
     anchor: &Anchor,
@@ -34,11 +35,11 @@ pub(crate) fn make_durable(
     options.disks.data.sync_dir("")
 }
 
-/// Asserts I8: the anchor that is about to be written vouches only for log that [`make_durable`] wrote again or that
-/// the last anchor vouched for.
+/// Asserts invariant I8 (docs/how/concurrency.md): the new anchor vouches only for log that is durable. Log is durable
+/// if [`make_durable`] has rewritten it, or if the old anchor vouches for it.
 ///
 /// # Panics
-/// If the anchor vouches for more.
+/// If the new anchor vouches for log that is not durable.
 pub(crate) fn assert_believed_is_durable(before: &Anchor, record: &Anchor, scans: &[StreamScan]) {
     for scan in scans {
         let stream = usize::from(scan.stream.0);
@@ -57,11 +58,11 @@ pub(crate) fn assert_believed_is_durable(before: &Anchor, record: &Anchor, scans
     );
 }
 
-/// Ends the incarnation that crashed and begins the next one in the anchor's record, before the new incarnation does
-/// any work.
+/// Changes the anchor's record: the crashed incarnation ends, and the next one begins. Called before the next
+/// incarnation does any work.
 ///
 /// # Errors
-/// [`Error::LogFull`] if the incarnations that ended without a checkpoint leave no room for another in the anchor.
+/// [`Error::LogFull`] if the anchor has no room for the chain link of the crashed incarnation.
 pub(crate) fn close_incarnation(
     record: &mut Anchor,
     cut: &Cut,
@@ -105,8 +106,9 @@ pub(crate) fn durable_end(cut: &Cut) -> Vouched {
     }
 }
 
-/// Asserts I4 at a restart: the cut keeps everything that the anchor vouched for. The highest numbers that the cut
-/// counts as seen are not below those that the anchor notes as used.
+/// Asserts invariant I4 (docs/how/concurrency.md) at a restart: the cut keeps everything that the anchor vouched for.
+/// The anchor has the highest epoch and the highest checkpoint epoch that were known before the restart. The highest
+/// epochs that the restart has seen must not be lower.
 fn check_cut_keeps_what_was_acknowledged(record: &Anchor, cut: &Cut) {
     assert!(
         cut.durable >= record.vouched.epoch,
@@ -120,8 +122,8 @@ fn check_cut_keeps_what_was_acknowledged(record: &Anchor, cut: &Cut) {
     );
 }
 
-/// Returns the first epoch of the next life. An epoch that was seen anywhere, even in a void part of the log, is never
-/// used again.
+/// Returns the first epoch of the next incarnation. An epoch that was seen in the log, even in a void part of it, is
+/// never used again.
 pub(crate) fn first_epoch(cut: &Cut) -> Epoch {
     if armed(Flaw::EpochReused) {
         return Epoch(cut.durable.0 + 1);
@@ -131,8 +133,8 @@ pub(crate) fn first_epoch(cut: &Cut) -> Epoch {
     first
 }
 
-/// Returns the highest number of an operation that was seen anywhere, even in a void part of the log. No number up to
-/// it is given again.
+/// Returns the highest operation number that was seen in the log, including its void parts. New operations get higher
+/// numbers.
 pub(crate) fn last_number(cut: &Cut) -> Gsn {
     if armed(Flaw::NumberReused) {
         return Gsn(cut.gsn_max.0.saturating_sub(8));
@@ -144,7 +146,8 @@ pub(crate) fn last_number(cut: &Cut) -> Gsn {
     cut.gsn_max
 }
 
-/// Returns the lowest value of `G` after the restart. The next checkpoint's epoch is one more, which is unused.
+/// Returns the lowest value that `G`, the heap's checkpoint epoch, may have after the restart. The next checkpoint gets
+/// the epoch after `G`, so no image has that epoch yet.
 pub(crate) fn ckpt_floor(anchor: &Anchor, image: &ImagePlan) -> CkptEpoch {
     let images = anchor.images.iter().map(|image| image.k);
     images.max().unwrap_or_default().max(image.k)

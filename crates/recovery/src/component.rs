@@ -6,11 +6,11 @@
 //! | [`heap`] | in memory; an image on disk has a copy of each page | a sweep, which copies pages to the older image |
 //! | `tree` | on disk; a pool in memory caches some | pages that were dirty at the checkpoint's begin are written in place |
 //!
-//! The records of components belong to the owners (`owner`): the kind of a frame chooses the player, and the player
-//! replays the frame into the component that logged it.
+//! The log records of components belong to owners (`owner`). The kind of a frame determines the player of the frame.
+//! The player replays the frame into the component that logged it.
 //!
 //! # To add a component
-//! Implement `Component` and `Share` in a file of this folder, give it phases of a checkpoint, and add it to
+//! Implement `Component` and `Share` in a file of this folder. Give the component phases in a checkpoint, and add it to
 //! `COMPONENTS`.
 
 mod contents;
@@ -28,7 +28,7 @@ use crate::options::RestartOptions;
 
 pub use contents::{Element, Elements, KeyContent, Value};
 
-/// Every component, in the order in which a checkpoint runs their shares.
+/// Every component, in the order of the shares of a checkpoint.
 pub(crate) const COMPONENTS: [&dyn Component; 2] = [&heap::HeapPages, &tree::TreePages];
 
 /// Returns the components' shares in a checkpoint, in the order of [`COMPONENTS`].
@@ -38,10 +38,10 @@ pub(crate) fn shares() -> [&'static dyn Share; 2] {
 
 /// A component. Its part of a checkpoint is its [`Share`].
 pub(crate) trait Component: Share {
-    /// Checks each of its pages on disk.
+    /// Checks each of the component's pages on disk.
     fn check_disk(&self, options: &RestartOptions, anchor: &Anchor, found: &mut Findings);
 
-    /// Checks that its pages, as a restart leaves them, agree with each other. Does not repeat the checks of
+    /// Checks after a restart that the component's pages are consistent. Does not repeat the checks of
     /// [`contents`](Self::contents).
     ///
     /// # Errors
@@ -67,13 +67,14 @@ pub struct Data<'a> {
     pub heap: &'a Heap,
     /// The pages of trees.
     pub trees: Vec<&'a Tree>,
-    /// The end of the stable log, up to which pages of trees may be written to make room.
+    /// The end of the stable log. A tree's page may be written, to make room in memory, only if no operation on the
+    /// page has a higher number.
     pub eosl: Gsn,
 }
 
 impl Data<'_> {
-    /// Checks that the pages agree with each other. Does not repeat the checks that [`contents`](Self::contents) makes
-    /// while it reads.
+    /// Checks that the pages are consistent. Does not repeat the checks that [`contents`](Self::contents) makes while
+    /// it reads.
     ///
     /// # Errors
     /// The error of the first page that fails a check.
@@ -83,11 +84,12 @@ impl Data<'_> {
     }
 
     /// Passes every key of every table to `take`, with the value that a client reads. The heap's tables come first, in
-    /// ascending order and all as of one moment. So table 0, the catalog, is the first of all.
+    /// ascending order. So table 0, the catalog, is the first of all. All values in the heap's tables are from one
+    /// moment.
     ///
     /// # Errors
-    /// The first error of `take`; [`Error::Corrupt`](perdura_base::Error::Corrupt) if a row cannot be read;
-    /// [`Error::LogFull`](perdura_base::Error::LogFull) if pages in memory wait for the log.
+    /// The first error of `take`; [`Error::Corrupt`](perdura_base::Error::Corrupt) for an unreadable row;
+    /// [`Error::LogFull`](perdura_base::Error::LogFull) while pages in memory wait for the log.
     pub fn contents(&self, take: &mut Take<'_>) -> Result<()> {
         let mut components = COMPONENTS.iter();
         components.try_for_each(|component| component.contents(self, take))

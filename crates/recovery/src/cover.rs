@@ -1,18 +1,17 @@
-//! The part of the log that a checkpoint covers, from the sweep to the anchor.
+//! The *cover* of a checkpoint: the part of the log that its image needs.
 //!
-//! The [`Window`](crate::window::Window) that ends the sweep builds the cover once, from the begin marks and the end
+//! At the end of the sweep, the [`Window`](crate::window::Window) builds the cover from the begin marks and the end
 //! marks. The checkpointer waits until the cover's epoch is durable, and then puts the cover into the anchor unchanged.
 //! A restart reads it from the anchor.
 
 use perdura_base::{Epoch, Pos};
 
-/// The part of the log that an image needs: for each stream, the position from which it is read and the end up to which
-/// it must be durable.
+/// The part of the log that an image needs: for each stream, the first position to read, and the end of the bytes that
+/// must be durable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cover {
-    /// For each stream, the position at which a restart from the image begins to read. It is the
-    /// window's begin mark, or the first record of a transaction that was active at the window's
-    /// end.
+    /// For each stream, the first position that a restart from the image reads. The position is the window's begin
+    /// mark, or the first record of a transaction that was active at the window's end.
     pub begin: Vec<Pos>,
     /// For each stream, the end of the window: its end mark.
     pub end: Vec<Pos>,
@@ -50,10 +49,10 @@ impl Cover {
         }
     }
 
-    /// Extends the cover back to these positions, in each stream for which there is a position.
+    /// Extends the cover back to these positions. A stream without a position keeps its begin.
     ///
     /// # Panics
-    /// If a position lies behind a stream's end mark.
+    /// If a position is after a stream's end mark.
     #[must_use]
     pub fn keeping(mut self, from: &[Option<Pos>]) -> Cover {
         assert!(
@@ -68,11 +67,11 @@ impl Cover {
         self
     }
 
-    /// Extends the cover back to `undo_low`: for each stream, the first record of any transaction that was active at
-    /// the window's end, or the end mark if none was.
+    /// Extends the cover back to `undo_low`. For each stream, `undo_low` has the first record of any transaction that
+    /// was active at the window's end. If no transaction was active, it has the end mark.
     ///
     /// # Panics
-    /// If `undo_low` lies behind a stream's end mark.
+    /// If `undo_low` is after a stream's end mark.
     #[must_use]
     pub fn reaching(mut self, undo_low: &[Pos]) -> Cover {
         assert_eq!(undo_low.len(), self.end.len(), "a list in every stream");
@@ -117,7 +116,7 @@ impl Covering {
         matches!(self, Covering::Open { .. })
     }
 
-    /// Returns the position up to which each stream may be cut.
+    /// Returns, for each stream, the highest position up to which the log may be cut.
     pub fn floor(&self) -> &[Pos] {
         match self {
             Covering::Named { floor } => floor,

@@ -1,4 +1,4 @@
-//! Creates a database.
+//! The creation of a database.
 
 use perdura_base::{CkptEpoch, Error, Gsn, Result, TableId, Uuid};
 use perdura_device::{Access, Clock, Disk};
@@ -43,7 +43,7 @@ pub struct NewTree<'a> {
     pub tables: &'a [TableId],
     /// The rows of the first table, in ascending order of their keys.
     pub rows: &'a mut dyn Iterator<Item = NewRow>,
-    /// The fill of its leaves, percent.
+    /// The percentage of each leaf that is filled with rows.
     pub percent: usize,
 }
 
@@ -74,11 +74,11 @@ fn make_tree(data: &dyn Disk, anchor: &mut Anchor, tree: NewTree<'_>) -> Result<
     fill(&file, shape, tree.tables, tree.rows, tree.percent)
 }
 
-/// Makes the files of a new database. The anchor comes last: without it there is no database. The rows of a new tree
-/// exist as soon as the database does.
+/// Makes the files of a new database. The anchor is written last, because the database exists as soon as there is an
+/// anchor. The rows of a new tree are written before it, so the new database has these rows from the start.
 ///
 /// # Errors
-/// The disks'; those of [`fill`]; [`Error::Usage`] if pages of a tree cannot have the given size.
+/// Errors of the disks; errors of [`fill`]; [`Error::Usage`] if pages of a tree cannot have the given size.
 pub fn create(
     disks: &Disks,
     clock: &dyn Clock,

@@ -1,8 +1,8 @@
 //! The frames of one owner, merged from all streams of a log into one order.
 //!
-//! Within each stream the frames ascend in their owner's order, so the next frame of all is at the head of one of the
-//! streams. A stream is read unit by unit. Units without a frame of the owner are skipped. The other units are
-//! announced to the disk before they are read.
+//! In each stream, the frames lie in the order that their owner defines. So the next frame of the merged order is the
+//! lowest of the streams' first unread frames. A stream is read in *units* of one or more blocks. Units without a frame
+//! of the owner are skipped. The other units are announced to the disk before they are read.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use perdura_base::Result;
 use perdura_base::num::to_u64;
 use perdura_wal::{Direction, Frame, Holds, Origin, StreamScan, Unit};
 
-/// Before each group of this many units is read, twice as many units from there on are announced to the disk.
+/// The number of units between two announcements to the disk. Each announcement names the next `2 * AHEAD_UNITS` units.
 const AHEAD_UNITS: usize = 4;
 
 /// The bytes of a frame that was read.
@@ -35,9 +35,9 @@ impl FrameBytes {
     }
 }
 
-/// An owner's part of a cursor: which frames it reads, and in which order.
+/// An owner's part of a cursor. It selects the frames and defines their order.
 pub(crate) trait Reads {
-    /// The decoded part of a frame, which is kept beside its bytes.
+    /// The decoded part of a frame. It is kept together with the frame's bytes.
     type Entry;
 
     /// Returns whether a unit with these contents has a frame of the owner.
@@ -46,13 +46,13 @@ pub(crate) trait Reads {
     /// Reads a frame. `None`: it does not belong to the owner.
     ///
     /// # Errors
-    /// A frame that cannot be read, or that is not declared.
+    /// An error for a frame that cannot be read or is not declared.
     fn read(&self, frame: Frame<'_>, origin: &Origin) -> Result<Option<Self::Entry>>;
 
-    /// Returns the frame's place in the order. From frame to frame of a stream it never decreases.
+    /// Returns the frame's place in the order. Within a stream it never decreases.
     fn order(entry: &Self::Entry) -> u64;
 
-    /// Fails if a frame must not follow its predecessor in the stream, which ended at `before`.
+    /// Fails if a frame cannot follow the previous frame of the stream. The previous frame ended at `before`.
     ///
     /// # Errors
     /// An error that describes the mistake of the log's writer.
@@ -70,7 +70,7 @@ struct Stream<'a, E> {
     units: Vec<Range<usize>>,
     /// The next unit to read.
     next: usize,
-    /// The frames of the unit that was read last.
+    /// The frames of the last read unit.
     entries: VecDeque<(E, FrameBytes)>,
     /// The end of the last frame that was read.
     end: u64,
@@ -83,8 +83,8 @@ pub(crate) struct Cursor<'a, R: Reads> {
 }
 
 impl<'a, R: Reads> Cursor<'a, R> {
-    /// Makes a cursor over streams, each up to its cut, read in units of about `unit_bytes`. Units that lie less than
-    /// `join_bytes` apart are read as one.
+    /// Makes a cursor that reads each stream up to the stream's cut, in units of about `unit_bytes`. A unit is read
+    /// together with later units that begin less than `join_bytes` bytes after the unit's begin.
     pub fn new(
         scans: &'a [StreamScan],
         reads: R,
@@ -120,10 +120,10 @@ impl<'a, R: Reads> Cursor<'a, R> {
         self.streams.iter().map(of).sum()
     }
 
-    /// Returns the next frame's place in the order, and the number of its stream. `None`: no frame is left.
+    /// Returns the next frame's place in the order, and the index of its stream. `None`: no frame is left.
     ///
     /// # Errors
-    /// Those of the disk; damage of the log; those of [`Reads`].
+    /// Errors of the disk; damage of the log; errors of [`Reads`].
     pub fn head(&mut self) -> Result<Option<(u64, usize)>> {
         for at in 0..self.streams.len() {
             self.fill(at)?;
@@ -178,7 +178,7 @@ impl<'a, R: Reads> Cursor<'a, R> {
         self.streams.len()
     }
 
-    /// Reads units of a stream until it has a frame, or ends.
+    /// Reads units of a stream until at least one frame is read or the stream ends.
     fn fill(&mut self, at: usize) -> Result<()> {
         let stream = &mut self.streams[at];
         while stream.entries.is_empty() && stream.next < stream.units.len() {
@@ -223,8 +223,9 @@ impl<E> Stream<'_, E> {
     }
 }
 
-/// Returns the units, with neighbours joined into one where less than `bytes` lie between them: for a disk, reading
-/// through so small a gap takes less time than another read.
+/// Returns the units, with neighbours joined. A unit is joined with later units of the same incarnation if they begin
+/// less than `bytes` bytes after the unit's begin. For a disk, one read that includes small gaps takes less time than
+/// several reads.
 fn joined(scan: &StreamScan, units: &[Range<usize>], bytes: u64) -> Vec<Range<usize>> {
     let mut joined: Vec<Range<usize>> = Vec::new();
     for unit in units {

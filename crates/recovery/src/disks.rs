@@ -1,9 +1,9 @@
-//! The disks of a database, and the directories that they are.
+//! The disks of a database, and their directories.
 //!
-//! Servers, offline verbs and the harness open their directories here. The order is always the same: the data directory
-//! and its locks, then the logs' directories, then the images'. A process that opens a database to write holds each
-//! lock alone; readers share the locks. A lock file can be removed while it is locked, so the directories and the
-//! anchor are locked as well.
+//! Servers, offline verbs and benchmarks open a database's directories here. The order never changes: the data
+//! directory and its locks, then the logs' directories, then the images' directories. A process that opens a database
+//! to write holds each lock alone; readers share the locks. A locked lock file can still be removed. So the directories
+//! and the anchor are locked as well.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Disks {
         }
     }
 
-    /// Returns the disk that holds a partition's pages of the images.
+    /// Returns the disk that holds a partition's pages in the images.
     #[must_use]
     pub fn of_partition(&self, partition: PartitionId) -> &Arc<dyn Disk> {
         &self.images[disk_of(partition, self.images.len())]
@@ -65,8 +65,8 @@ impl Disks {
 pub struct Paths {
     /// The data directory.
     pub data: PathBuf,
-    /// A directory for each disk of the images' pages, in the order that was given when the database was made. Empty:
-    /// the pages are in the data directory.
+    /// One directory for each disk that holds pages of the images. The order is the same as when the database was
+    /// created. Empty: the pages are in the data directory.
     pub images: Vec<PathBuf>,
     /// One directory for all log streams, or one for each. Empty: the streams are in the data directory.
     pub logs: Vec<PathBuf>,
@@ -103,7 +103,8 @@ impl Paths {
     }
 }
 
-/// Refuses a number of image disks that differs from the database's.
+/// Fails if `given` and `has` differ. `given` is the count of image disks that would be used, and `has` is the count of
+/// image disks that the database has.
 ///
 /// # Errors
 /// [`Error::Usage`].
@@ -121,7 +122,7 @@ pub(crate) fn check_image_disks(given: usize, has: usize) -> Result<()> {
 /// The directories that must exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Demand {
-    /// All, if the database exists. For a new database the directories are made.
+    /// All directories, if the database exists. For a new database the directories are made.
     OfExisting,
     /// All directories that a restart needs.
     All,
@@ -131,10 +132,10 @@ pub enum Demand {
 
 pub use perdura_device::Locks;
 
-/// Locks the anchor of a new database, which was made after the directories were locked.
+/// Locks the anchor of a new database. The directories were locked before the anchor existed.
 ///
 /// # Errors
-/// The disk's.
+/// Errors of the disk.
 pub fn lock_new_anchor(disks: &Disks, locks: &mut Locks) -> Result<()> {
     match disks.data.lock_present(ANCHOR_PATH) {
         // The anchor is not new: this process, which holds the directory's lock, holds the anchor's lock already.
@@ -147,14 +148,14 @@ pub fn lock_new_anchor(disks: &Disks, locks: &mut Locks) -> Result<()> {
     }
 }
 
-/// A database whose data directory is open and locked.
+/// A database with an open and locked data directory.
 pub struct Opening<'a> {
     paths: &'a Paths,
     open: &'a dyn Fn(&Path) -> Result<Arc<dyn Disk>>,
     data: Arc<dyn Disk>,
     exists: bool,
     locks: Locks,
-    /// The directories, other than the data directory, that are locked already.
+    /// The locked directories, without the data directory.
     locked: Vec<&'a Path>,
 }
 
@@ -162,8 +163,8 @@ impl<'a> Opening<'a> {
     /// Opens and locks the data directory. `open` returns the disk of a directory.
     ///
     /// # Errors
-    /// [`Error::Locked`], [`Error::Version`]; [`Error::Foreign`] if the directory holds files that are not a
-    /// database's.
+    /// [`Error::Locked`], [`Error::Version`]; [`Error::Foreign`] if the directory holds files that belong to no
+    /// database.
     pub fn begin(
         paths: &'a Paths,
         open: &'a dyn Fn(&Path) -> Result<Arc<dyn Disk>>,
@@ -194,15 +195,15 @@ impl<'a> Opening<'a> {
     /// Writes the file with the format's version into the data directory, unless it is there.
     ///
     /// # Errors
-    /// [`Error::Version`]; the disk's.
+    /// [`Error::Version`]; errors of the disk.
     pub fn write_version(&self) -> Result<()> {
         write_version(self.data.as_ref())
     }
 
-    /// Returns the anchor, with notes on faults in spite of which it could be read. `None`: there is no database.
+    /// Returns the anchor, and a text for each fault that did not prevent reading it. `None`: there is no database.
     ///
     /// # Errors
-    /// Those of [`find`].
+    /// Errors of [`find`].
     pub fn anchor(&self) -> Result<Option<(Anchor, Vec<String>)>> {
         let logs = self.paths.logs.iter().map(|dir| (self.open)(dir));
         let logs = logs.collect::<Result<Vec<_>>>()?;
@@ -213,8 +214,8 @@ impl<'a> Opening<'a> {
     /// Opens and locks the directories of the logs and the images.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the paths are too many or too few; [`Error::Corrupt`] if a directory that `demand` asks for
-    /// is missing; [`Error::Locked`].
+    /// [`Error::Usage`] if the number of paths is wrong, or a path is given twice. [`Error::Corrupt`] if `demand`
+    /// requires a directory that is missing. [`Error::Locked`].
     pub fn finish(
         mut self,
         streams: u8,
@@ -289,8 +290,8 @@ impl<'a> Opening<'a> {
         missing_image_dir(&dir, number)
     }
 
-    /// Locks a directory and returns its disk. For the data directory, whose lock is held already, returns the disk
-    /// that is open.
+    /// Locks a directory and returns its disk. For the data directory, which is locked already, returns the disk that
+    /// is open.
     fn open_locked(&mut self, dir: &'a Path, lock: &str) -> Result<Arc<dyn Disk>> {
         if is_same(dir, &self.paths.data) {
             return Ok(Arc::clone(&self.data));
@@ -305,13 +306,13 @@ impl<'a> Opening<'a> {
     }
 }
 
-/// Returns whether a directory has a pages file of either image.
+/// Returns whether a directory has a pages file of any image.
 fn holds_pages(dir: &Path) -> bool {
     let mut slots = ImageSlot::ALL.iter();
     slots.any(|slot| dir.join(pages_path(*slot)).is_file())
 }
 
-/// Returns whether both paths lead to the same existing directory.
+/// Returns whether the two paths lead to one existing directory.
 fn is_same(one: &Path, other: &Path) -> bool {
     match (one.canonicalize(), other.canonicalize()) {
         (Ok(one), Ok(other)) => one == other,

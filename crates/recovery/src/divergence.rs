@@ -1,7 +1,8 @@
-//! The differences between a replay and its log: records whose replay has another result than the log says.
+//! The differences between a replay and the log: records whose result in the replay differs from the result in the log.
 //!
-//! A restart stops at the first difference, unless its caller accepts all differences. Then each difference is a
-//! [`Divergence`], and the report has their count and the first [`DIVERGENCES_LISTED_MAX`].
+//! A restart stops at the first difference, unless its caller accepts all differences. If the caller accepts them, each
+//! difference becomes a [`Divergence`]. The report has the count of divergences, and a list of at most
+//! [`DIVERGENCES_LISTED_MAX`] divergences.
 
 use std::fmt;
 
@@ -11,33 +12,34 @@ use perdura_formats::ordered::Part;
 use perdura_wal::Origin;
 use serde::Serialize;
 
-/// The most divergences that a report lists. The report's count includes those that are not listed.
+/// The maximum number of divergences that a report lists. The report counts all divergences, listed or not.
 pub const DIVERGENCES_LISTED_MAX: usize = 1000;
 
 /// The kind of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Differs {
-    /// The text of a procedure differs between log and program. Calls are replayed with the program's text. Noted at
-    /// the first replayed call.
+    /// The text of a procedure differs between log and program. The replay uses the program's text. The difference is
+    /// noted once, at the first replayed call.
     Body,
-    /// The hash of a call's effects differs. The replay's effects are kept.
+    /// The hash of a call's effects differs between log and replay. The replay's effects are kept.
     Effects,
-    /// The call aborts in the replay: it changes nothing, and keeps its numbers.
+    /// The call aborts in the replay, so it changes nothing. But its sequence number in each partition counts as
+    /// used.
     Abort,
-    /// The record changes a row that does not exist. The change was left out.
+    /// The record changes a row that does not exist. The replay skips the change.
     Row,
 }
 
-/// A record whose replay has another result than its execution before the crash.
+/// A record with different results in the replay and in the execution before the crash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Divergence {
     /// The kind of the difference.
     pub differs: Differs,
-    /// The procedure and its argument types. `None`: the record is one of row changes.
+    /// The procedure and its argument types. `None`: the record contains row changes, not a call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub procedure: Option<String>,
-    /// The version of the procedure that was logged: the hash of its text.
+    /// The version of the procedure according to the log: the hash of the procedure's text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The log stream.
@@ -46,7 +48,7 @@ pub struct Divergence {
     pub position: u64,
     /// The record's epoch.
     pub epoch: u64,
-    /// The transaction's partitions, with its number in each.
+    /// The transaction's partitions, with the transaction's sequence number in each.
     pub parts: Vec<(u16, u64)>,
     /// The result in the log.
     pub expected: String,
@@ -55,8 +57,8 @@ pub struct Divergence {
 }
 
 impl Divergence {
-    /// Makes a divergence of the record with these parts and this origin; the last pair is the result in the log and
-    /// that of the replay.
+    /// Makes the divergence of a record. `parts` are the record's partitions and sequence numbers. `expected` is the
+    /// result in the log, `found` is the result of the replay.
     #[must_use]
     pub fn new(
         differs: Differs,
@@ -79,7 +81,7 @@ impl Divergence {
         }
     }
 
-    /// Returns the key by which the list is sorted: epoch, then stream, position and parts.
+    /// Returns the sort key of the list: epoch, then stream, position and parts.
     fn place(&self) -> (u64, u8, u64, &[(u16, u64)]) {
         (self.epoch, self.stream, self.position, &self.parts)
     }
@@ -105,10 +107,10 @@ impl fmt::Display for Divergence {
 /// The divergences that a restart found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Divergences {
-    /// The number of all divergences.
+    /// Count of all divergences.
     pub count: u64,
-    /// The first divergences that were found, [`DIVERGENCES_LISTED_MAX`] at most. [`sorted`](Self::sorted) puts them in
-    /// the order of their epochs.
+    /// The first divergences that were found, [`DIVERGENCES_LISTED_MAX`] at most. [`sorted`](Self::sorted) sorts the
+    /// list by epoch.
     pub listed: Vec<Divergence>,
 }
 
@@ -131,7 +133,7 @@ impl Divergences {
         );
     }
 
-    /// Sorts the list in the order of the log: threads find divergences in any order.
+    /// Sorts the list by epoch and then by position in the log, because threads find divergences in any order.
     #[must_use]
     pub fn sorted(mut self) -> Divergences {
         self.listed.sort_by(|a, b| a.place().cmp(&b.place()));

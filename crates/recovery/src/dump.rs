@@ -12,17 +12,17 @@ pub(crate) use numbered::{operations, tree};
 pub use ordered::DumpedOrdered;
 pub(crate) use pages::{group, txn_record};
 
-/// The words for a payload that does not parse.
+/// The text shown for a payload that does not parse.
 const MALFORMED: &str = "does not parse";
 
 /// A frame as text.
 #[derive(Debug, Serialize)]
 pub struct DumpedFrame {
-    /// Its kind.
+    /// The frame's kind.
     pub kind: &'static str,
-    /// Bytes of its payload.
+    /// Bytes of the payload.
     pub bytes: usize,
-    /// Its contents.
+    /// The frame's contents.
     #[serde(flatten)]
     pub contents: FrameDump,
 }
@@ -30,7 +30,7 @@ pub struct DumpedFrame {
 /// The contents of a frame as text.
 #[derive(Debug, Default, Serialize)]
 pub struct FrameDump {
-    /// A line that describes the frame, except the records and the ordered part, which are separate fields.
+    /// A line that describes the frame. It leaves out what `records` and `ordered` contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// The records, if the frame is a group.
@@ -48,16 +48,16 @@ pub struct DumpedRecord {
     pub page: u32,
     /// The sequence number of the change on its page.
     pub useq: u32,
-    /// The transaction's tag.
+    /// The record's tag: the checkpoint epoch of the page when it was changed.
     pub tag: u64,
-    /// The number of its fragments.
+    /// Count of the record's fragments.
     pub fragments: usize,
-    /// Bytes of its fragments.
+    /// Bytes of all the fragments.
     pub bytes: usize,
 }
 
 impl FrameDump {
-    /// Makes the dump of a frame that fits into one line.
+    /// Makes the dump of a frame that `detail`, a single line, describes completely.
     pub(crate) fn line(detail: String) -> FrameDump {
         FrameDump {
             detail: Some(detail),

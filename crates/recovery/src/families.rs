@@ -2,9 +2,10 @@
 //! (docs/formats/anchor.md).
 //!
 //! A build that does not know a family would restart without the family's changes. So before a database logs the first
-//! frame of a family, it declares the family in this section, which is a required one.
-//! [`AnchorCell::declare`](crate::anchor_cell::AnchorCell::declare) returns once the declaration is durable. A restart
-//! refuses a log with a frame of a family that is not declared. A declaration is never revoked.
+//! frame of a family, it declares the family in this section. The section is required: a build that does not know the
+//! section refuses the database. [`AnchorCell::declare`](crate::anchor_cell::AnchorCell::declare) returns once the
+//! declaration is durable. A restart refuses a log with a frame of an undeclared family. A declaration is never
+//! revoked.
 
 use perdura_base::cursor::Reader;
 use perdura_wal::{FrameKind, Scheme};
@@ -23,13 +24,13 @@ impl Family {
     /// Every family.
     pub const ALL: [Family; 2] = [Family::Effects, Family::Commands];
 
-    /// Returns the family of frames of this kind. `None`: such frames are not ordered.
+    /// Returns the family of frames of this kind. `None`: frames of this kind are not ordered.
     #[must_use]
     pub fn of(kind: FrameKind) -> Option<Family> {
         Family::ALL.into_iter().find(|family| family.kind() == kind)
     }
 
-    /// Returns the kind of its frames.
+    /// Returns the kind of the family's frames.
     #[must_use]
     pub fn kind(self) -> FrameKind {
         match self {
@@ -38,7 +39,7 @@ impl Family {
         }
     }
 
-    /// Returns the scheme of its frames.
+    /// Returns the scheme of the family's frames.
     #[must_use]
     pub fn scheme(self) -> Scheme {
         match self {
@@ -47,7 +48,7 @@ impl Family {
         }
     }
 
-    /// Returns its name in reports and errors.
+    /// Returns the family's name in reports and errors.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -120,8 +121,8 @@ impl Families {
         vec![self.0, 0, 0, 0]
     }
 
-    /// Decodes a payload of [`encode`](Self::encode). `None`: [`encode`](Self::encode) does not write it, or it names a
-    /// family that this build does not know.
+    /// Decodes a payload that [`encode`](Self::encode) wrote. `None`: no `encode` writes this payload, or the payload
+    /// names an unknown family.
     #[must_use]
     pub fn decode(payload: &[u8]) -> Option<Families> {
         let mut r = Reader::new(payload);

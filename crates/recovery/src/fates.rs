@@ -3,17 +3,18 @@
 //! A transaction stays in one stream, so each stream has separate tables, and the players of different streams share no
 //! table.
 //!
-//! [`Backward`] reads a transaction's end before its changes, so one pass is enough. [`Forward`] reads the changes
-//! first; a second pass undoes the transactions that are still open at the end of a life.
+//! A *life* is the time from one restart of the database to the next. [`Backward`] reads a transaction's end before the
+//! transaction's changes, so one pass is enough. [`Forward`] reads the changes first. A second pass then undoes the
+//! transactions that are still open at the end of a life.
 //!
 //! # Source
-//! *Differential Logging* (000), algorithm 3: `Backward` is its CTT and ATT.
+//! *Differential Logging* (000), algorithm 3: `Backward` does the work of the algorithm's two tables, CTT and ATT.
 //!
 //! # Deviations
-//! CTT and ATT are one table of fates, because the tag is tested in every phase and not only within the window. A
-//! transaction without an entry was lost in the crash. The tables are cleared where a life of the database ends, that
-//! is, where a restart has cut the log. Transactions do not outlive their incarnation, and later incarnations do not
-//! reuse their numbers.
+//! One table of fates replaces CTT and ATT, because a record's tag (checkpoint epoch) is tested in every phase, not
+//! only within the checkpoint's window. A transaction without an entry was lost in the crash. The table is cleared
+//! where a life ends, that is, where a restart has cut the log. No transaction continues in a later life, and no later
+//! life reuses a transaction's number.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -58,13 +59,13 @@ pub struct Backward {
 }
 
 impl Backward {
-    /// Ends a life of the database: drops the fates of its transactions, because no record of another life refers to
-    /// them.
+    /// Ends a life of the database: drops the fates of its transactions. Only records of this life refer to these
+    /// transactions.
     pub fn end_life(&mut self) {
         self.fates.clear();
     }
 
-    /// Notes a record other than a change. `epoch` is the epoch of the record's block.
+    /// Notes a transaction's begin, commit or abort. A change is ignored. `epoch` is the epoch of the record's block.
     pub fn note(&mut self, record: &TxnRecord<'_>, epoch: Epoch) {
         #[cfg(feature = "flaws")]
         self.printed.note(record);
@@ -99,8 +100,8 @@ impl Backward {
         if let Some(gate) = self.printed.gate(txn, fate, tag, image) {
             return gate;
         }
-        // A transaction without a fate was lost after the image was complete. Records that are read here lie behind the
-        // image's begin, and an image is begun and completed in the same life.
+        // A transaction without a fate was lost when its life ended. The image was complete at that point: an image is
+        // begun and completed in one life, and the scan reads only records behind the image's begin.
         gate_fate(
             tag,
             image,
@@ -110,22 +111,22 @@ impl Backward {
     }
 }
 
-/// The transactions of one life that never ended.
+/// The transactions of one life that neither committed nor aborted.
 #[derive(Debug, Clone, Default)]
 pub struct Losers {
     /// The numbers of the transactions.
     pub txns: BTreeSet<TxnId>,
-    /// The units that hold their records: from the unit of the first loser's first record to the last unit of that
-    /// life.
+    /// The units (pieces of the stream) with the records of these transactions: from the unit of the first record to
+    /// the last unit of the life.
     pub units: std::ops::Range<usize>,
 }
 
 /// The open transactions, as a forward scan of one stream finds them.
 #[derive(Default)]
 pub struct Forward {
-    /// Each open transaction with the unit of its first record.
+    /// The open transactions. The value is the index of the unit that contains the transaction's first record.
     open: ById<usize>,
-    /// The unit of the newest record, plus one.
+    /// The index of the unit that contains the newest record, plus one.
     units_end: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The findings of a check of a database: what was read, and what is damaged.
+//! The findings of `perdura verify`: the counts of everything it read, and the damage.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 /// The findings of a check.
 #[derive(Default, Serialize)]
 pub struct Findings {
-    /// The findings for both images.
+    /// The findings for the two images.
     pub images: Vec<ImageFindings>,
     /// The findings for the trees, by folder.
     #[serde(flatten)]
@@ -17,15 +17,15 @@ pub struct Findings {
     pub streams: Vec<StreamFindings>,
     /// The last epoch that a restart keeps.
     pub durable_epoch: Option<u64>,
-    /// The number of rows after a restart in memory.
+    /// Count of rows after a restart in memory.
     pub rows: Option<u64>,
-    /// The digest of those rows.
+    /// The digest of all rows after a restart in memory.
     pub digest: Option<String>,
     /// Notes for the operator about things that are not damage.
     pub notes: Vec<String>,
-    /// Why a restart refuses the database, if it does.
+    /// The reason why a restart refuses the database. `None`: a restart accepts it.
     pub refused: Option<String>,
-    /// All damage, including damage for which an intact copy exists.
+    /// All damage, even damage to data that has an intact copy elsewhere.
     pub problems: Vec<Problem>,
 }
 
@@ -34,22 +34,22 @@ pub struct Findings {
 pub struct ImageFindings {
     /// A or B.
     pub slot: String,
-    /// Its state in the anchor.
+    /// The image's state in the anchor.
     pub state: &'static str,
-    /// Its checkpoint epoch.
+    /// The image's checkpoint epoch.
     pub checkpoint: u64,
-    /// Pages that its directory lists.
+    /// Pages that the image's directory lists.
     pub pages: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// The sum of its pages' digests.
+    /// The XOR of all page digests of the image.
     pub proof: Option<String>,
 }
 
 /// The findings for one stream of the log.
 #[derive(Serialize)]
 pub struct StreamFindings {
-    /// Its number.
+    /// The stream's number.
     pub stream: u8,
     /// Valid blocks.
     pub blocks: usize,
@@ -61,18 +61,18 @@ pub struct StreamFindings {
     pub records: u64,
     /// Ordered frames.
     pub ordered: u64,
-    /// The end of its valid blocks.
+    /// The position where the stream's valid blocks end.
     pub valid_end: u64,
-    /// The position at which a restart cuts it.
+    /// The position where a restart cuts the stream. `None`: the position is not known.
     pub cut: Option<u64>,
 }
 
-/// A place that is damaged.
+/// One case of damage.
 #[derive(Serialize)]
 pub struct Problem {
     /// The file.
     pub file: String,
-    /// The byte offset of the damage in the file, if it is at one place.
+    /// The byte offset of the damage in the file. `None`: the damage is not at one offset.
     pub offset: Option<u64>,
     /// The damage: what was expected, and what was found.
     pub what: String,
@@ -102,11 +102,11 @@ pub struct TreeFindings {
     pub page_bytes: usize,
     /// Pages that are intact on disk.
     pub whole: u64,
-    /// Pages that a crash has torn and of which the double-write file has a copy.
+    /// Pages that a crash has torn. The double-write file has an intact copy of each.
     pub torn: u64,
     /// Pages of the file that were never written.
     pub unwritten: u64,
-    /// Leaves after the restart.
+    /// Count of leaf pages after the restart.
     pub leaves: u64,
     /// Inner pages after the restart.
     pub inner: u64,

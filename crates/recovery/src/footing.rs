@@ -1,12 +1,13 @@
 //! The directories and files that an open database uses, by their inodes.
 //!
-//! A process still writes to its open files after they have lost their names. So it does not notice an `rm -r` of the
-//! data directory, or a copy that replaces the directory. Transactions that it then acknowledges are in no file that a
-//! restart finds. So before the anchor vouches for anything, each path is compared with the file or directory that was
-//! opened.
+//! A process can still write to an open file after the file's name is removed. So the process does not notice that an
+//! `rm -r` removes the data directory, or that a copy replaces it. A restart would not find the transactions that
+//! committed after this event. Therefore [`Footing::check`] runs before the anchor vouches for an epoch. The check
+//! compares each path's present file or directory with the opened file or directory.
 //!
 //! # Invariants
-//! * Only the error that a path does not exist proves a loss. Any other error at a path proves nothing.
+//! * A loss is proven only if a path no longer exists or leads to something else. Any other error of checking a path
+//!   proves nothing.
 
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ impl Footing {
         footing
     }
 
-    /// Notes the files and directories that exist and were not noted before.
+    /// Notes which file or directory each path leads to. A path that was noted before is not noted again.
     pub fn note(&mut self, disks: &Disks) {
         let data = &disks.data;
         for path in ["", LOCK_PATH, ANCHOR_PATH] {

@@ -1,9 +1,10 @@
 //! Finds out what the disks hold: a database, nothing, or the remains of a database.
 //!
-//! Every caller that opens a database asks this module first, so a restart, a dry run and `verify` refuse the same
-//! directories with the same words. If a file that every database has is not there, it is reported as *missing*. The
-//! error says what the file held, what its loss costs, and what can replace it. Damaged files are not judged here.
-//! Loading the image and scanning the log do that, because they know which other copies can be used.
+//! Every caller that opens a database calls this module first. So a restart, a dry run and `verify` refuse the same
+//! directories with the same error texts. If a file that every database has is not there, it is reported as *missing*.
+//! The error names the file's contents, the cost of the loss, and possible replacements. This module does not judge
+//! damaged files. The code that loads the image and scans the log judges them, because only that code knows the usable
+//! copies.
 
 use std::sync::Arc;
 
@@ -39,8 +40,7 @@ const KNOWN: [&str; 9] = [
 /// Returns whether the directory holds a database. Changes nothing, and needs no lock.
 ///
 /// # Errors
-/// [`Error::Foreign`] if the directory holds files that are not a database's, [`Error::Corrupt`] if it holds a database
-/// without its anchor.
+/// [`Error::Foreign`] for files that belong to no database, [`Error::Corrupt`] for a database without an anchor.
 pub fn is_database(data: &dyn Disk) -> Result<bool> {
     let names = data.list("")?;
     if names.iter().any(|name| name == ANCHOR_PATH) {
@@ -55,8 +55,8 @@ pub fn is_database(data: &dyn Disk) -> Result<bool> {
                 .into(),
         });
     }
-    // An interrupted creation leaves no directory files, no pages in images, and no log segments. So these prove a
-    // database.
+    // An interrupted creation leaves no directory file, no page in an image and no log segment. So any of them proves
+    // that a database was here.
     for slot in ImageSlot::ALL {
         if !names.iter().any(|name| name == folder(slot)) {
             continue;
@@ -75,7 +75,7 @@ pub fn is_database(data: &dyn Disk) -> Result<bool> {
     Ok(false)
 }
 
-/// Returns the error for an image disk whose directory is not there, or holds no pages file.
+/// Returns the error for an image disk without a directory, or without a pages file.
 #[must_use]
 pub fn missing_image_dir(dir: &str, number: usize) -> Error {
     Error::corrupt(
@@ -113,18 +113,18 @@ fn without_anchor(data: &dyn Disk, sign: &str) -> Error {
 
 /// The kinds of text in a `VERSION` file.
 enum Version {
-    /// The file does not exist, or has the version of this build.
+    /// The file does not exist, or contains the version of this build.
     Ours,
-    /// Another version.
+    /// The file contains this version, which is not the version of this build.
     Other(u16),
-    /// The mark of a database that was never finished, or a text of another program.
+    /// The file contains the mark of an unfinished database, or a foreign program's text.
     Foreign(String),
-    /// A text that is no version, but so short that it may be a damaged version.
+    /// The file contains no version, but a short text that may be a damaged version.
     Garbled(String),
 }
 
-/// The most bytes of a text that may be a damaged version. The mark of an unfinished database is longer, so it is never
-/// taken for a damaged version.
+/// The maximum length of a text that may be a damaged version, bytes. The mark of an unfinished database is longer, so
+/// it is never taken for a damaged version.
 const GARBLED_BYTES_MAX: usize = 24;
 /// The first word of the mark of an unfinished database.
 const UNFINISHED: &str = "unfinished";
@@ -155,10 +155,10 @@ fn read_version(data: &dyn Disk) -> Result<Version> {
     })
 }
 
-/// Refuses a database whose `VERSION` file names another format.
+/// Refuses a database if the file `VERSION` does not contain the version of this build.
 ///
 /// # Errors
-/// [`Error::Version`]; [`Error::Foreign`] if the file is another program's or marks an unfinished database.
+/// [`Error::Version`]; [`Error::Foreign`] for a foreign program's file or the mark of an unfinished database.
 fn check_version(data: &dyn Disk) -> Result<()> {
     match read_version(data)? {
         Version::Ours => Ok(()),
@@ -178,11 +178,14 @@ fn foreign_version(data: &dyn Disk, text: &str) -> Error {
     }
 }
 
-/// Returns the anchor of the database and notes on other faults. The anchor contains the format's version, under a
-/// checksum. So if a `VERSION` file disagrees with a readable anchor, the file is damaged, and that is only a note.
+/// Returns the anchor's file, the anchor, and notes for the operator. `None`: there is no anchor. The anchor contains
+/// the format's version, under a checksum. So if the `VERSION` file disagrees with a readable anchor, the `VERSION`
+/// file is damaged. A note reports that, and the open does not fail.
 ///
 /// # Errors
-/// [`Error::Version`] and [`Error::Foreign`] if no anchor can be read, or the database was never finished.
+/// [`Error::Foreign`] if `VERSION` contains the mark of an unfinished database, or a foreign program's text.
+/// [`Error::Version`] or [`Error::Foreign`] if no anchor can be read, and `VERSION` contains anything other than the
+/// version of this build. The error of reading the anchor.
 pub(crate) fn open_versioned_anchor(
     data: &dyn Disk,
 ) -> Result<Option<(AnchorFile, Anchor, Vec<String>)>> {
@@ -204,16 +207,18 @@ pub(crate) fn open_versioned_anchor(
     Ok(Some((file, anchor, notes)))
 }
 
-/// Writes the `VERSION` file of a new database, or of one whose file is lost or damaged.
+/// Writes the `VERSION` file if it is missing or damaged.
 ///
 /// # Errors
-/// [`Error::Version`] and [`Error::Foreign`] as for an opening; the disk's.
+/// [`Error::Version`] or [`Error::Foreign`] if the file has other contents, and no readable anchor proves that the file
+/// is damaged. Errors of the disk.
 pub fn write_version(disk: &dyn Disk) -> Result<()> {
     if disk.list("")?.iter().any(|name| name == VERSION_PATH) {
         if matches!(read_version(disk)?, Version::Ours) {
             return Ok(());
         }
-        // Only a readable anchor proves that the file is damaged: no other file has the version.
+        // Only a readable anchor proves that the `VERSION` file is damaged, because the anchor contains the
+        // version too.
         if !matches!(open_versioned_anchor(disk), Ok(Some(_))) {
             return check_version(disk);
         }
@@ -229,10 +234,11 @@ pub fn write_version(disk: &dyn Disk) -> Result<()> {
     disk.sync_dir("")
 }
 
-/// Marks that `verb` is making a database, so that the database is refused until it is finished.
+/// Marks a database as unfinished. `verb` is the command that makes the database. The database is refused until
+/// [`mark_finished`] removes the mark.
 ///
 /// # Errors
-/// [`Error::Foreign`] if the directory is in use; the disk's.
+/// [`Error::Foreign`] if the directory already has a `VERSION` file. Errors of the disk.
 pub fn mark_unfinished(disk: &dyn Disk, verb: &str) -> Result<()> {
     if disk.list("")?.iter().any(|name| name == VERSION_PATH) {
         return Err(Error::Foreign {
@@ -251,19 +257,19 @@ pub fn mark_unfinished(disk: &dyn Disk, verb: &str) -> Result<()> {
     disk.sync_dir("")
 }
 
-/// Replaces the mark of [`mark_unfinished`] by the version: the database is finished.
+/// Replaces the mark of [`mark_unfinished`] by the version. This makes the database usable.
 ///
 /// # Errors
-/// The disk's.
+/// Errors of the disk.
 pub fn mark_finished(disk: &dyn Disk) -> Result<()> {
     disk.remove(VERSION_PATH)?;
     write_version(disk)
 }
 
-/// Returns the anchor of the database on these disks. `None`: there is no database.
+/// Returns the anchor's file, the anchor, and notes for the operator. `None`: these disks hold no database.
 ///
 /// # Errors
-/// As [`is_database`]; [`Error::Version`] for another format; the error of an anchor that cannot be read.
+/// The errors of [`is_database`]; [`Error::Version`] for an unknown format; the error of reading the anchor.
 pub fn find(
     data: &dyn Disk,
     logs: &[Arc<dyn Disk>],
@@ -272,19 +278,19 @@ pub fn find(
         for log in logs {
             refuse_log_without_anchor(data, log.as_ref())?;
         }
-        // A database that was never finished may have no file but its mark, or part of the mark.
+        // An unfinished database may consist of the mark alone, or of a part of the mark.
         check_version(data)?;
         return Ok(None);
     }
     open_versioned_anchor(data)
 }
 
-/// Returns whether a file or directory is missing, or something else is in its place.
+/// Returns whether the error reports a missing file or directory, or a wrong kind of file at the path.
 pub(crate) fn is_missing(error: &Error) -> bool {
     error.is_not_found() || error.is_of_another_kind()
 }
 
-/// Returns the error for a stream whose directory is not there.
+/// Returns the error for a stream without a directory.
 #[must_use]
 pub fn missing_log(disk: &str, stream: StreamId) -> Error {
     Error::corrupt(
@@ -297,11 +303,11 @@ pub fn missing_log(disk: &str, stream: StreamId) -> Error {
     )
 }
 
-/// Refuses logs that are missing, of another database, or of a life that the anchor does not know. `segments` has, for
-/// each log directory, the segments in it; `None` if the directory is missing.
+/// Refuses missing logs, logs of a foreign database, and logs of a later life than the anchor knows. `segments` has the
+/// segments of each log directory; `None` for a missing directory.
 ///
 /// # Errors
-/// [`Error::Corrupt`], [`Error::Foreign`]; a disk's.
+/// [`Error::Corrupt`], [`Error::Foreign`]; errors of the disks.
 pub(crate) fn check_logs(
     logs: &[Arc<dyn Disk>],
     segments: &[Option<Vec<SegmentId>>],
@@ -326,7 +332,7 @@ fn check_segment(disk: &dyn Disk, id: SegmentId, anchor: &Anchor, header: &mut [
         .and_then(|file| file.read_at(0, header));
     let got = match read {
         Ok(got) => got,
-        // The scan of the log decides whether it needs the file.
+        // The scan of the log fails later if it needs this file.
         Err(error) if error.is_unreadable() || is_missing(&error) => return Ok(()),
         Err(error) => return Err(error),
     };
@@ -366,11 +372,11 @@ fn stale(sign: &str) -> Error {
     )
 }
 
-/// Refuses images that are missing, of another database, or newer than the anchor. `pages` has, for each slot, the
-/// result of opening its pages file on each image disk.
+/// Refuses missing images, images of a foreign database, and images that are newer than the anchor. `pages` has, for
+/// each slot and image disk, the opened pages file or the error of opening it.
 ///
 /// # Errors
-/// [`Error::Corrupt`], [`Error::Foreign`]; a disk's.
+/// [`Error::Corrupt`], [`Error::Foreign`]; errors of the disks.
 pub(crate) fn check_images(
     data: &dyn Disk,
     images: &[Arc<dyn Disk>],
@@ -388,7 +394,7 @@ pub(crate) fn check_images(
                     return Err(missing_image(anchor, slot, file, "the pages"));
                 }
                 Err(error @ Error::Foreign { .. }) => return Err(error),
-                // Loading the image decides which damage matters.
+                // The code that loads the image judges damage.
                 Ok(_) | Err(_) => {}
             }
         }

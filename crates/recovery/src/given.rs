@@ -1,6 +1,6 @@
-//! Checks the directories that a restart is given against the anchor: that their number and order are the database's,
-//! and that logs and images are those that the anchor knows. This check comes first, because a restart with the wrong
-//! directories would compute a wrong cut.
+//! Checks that the directories in the options of a restart match the anchor. Their count and order must be as when the
+//! database was made, and they must hold the logs and images that the anchor names. A restart checks this first,
+//! because with wrong directories it would cut the log at a wrong position.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::found::{check_images, check_logs, is_missing};
 use crate::image::ImageFile;
 use crate::options::RestartOptions;
 
-/// Refuses options whose directories do not fit the anchor.
+/// Refuses options with directories that do not match the anchor.
 ///
 /// # Errors
-/// [`Error::Usage`] with the reason; those of [`check_images`] and [`check_logs`]; a log disk's.
+/// [`Error::Usage`] with the reason; the errors of [`check_images`], of [`check_logs`] and of the log disks.
 pub(crate) fn check_given(options: &RestartOptions, anchor: &Anchor) -> Result<()> {
     let (streams, disks) = (options.disks.logs.len(), options.disks.images.len());
     if usize::from(anchor.streams) != streams {
@@ -42,7 +42,7 @@ pub(crate) fn check_given(options: &RestartOptions, anchor: &Anchor) -> Result<(
     check_logs(&options.disks.logs, &segments, anchor)
 }
 
-/// Opens the pages files of both slots, on each image disk in order. Returns each file, or the error of opening it.
+/// Opens the pages files of the two slots, on each image disk in order. Returns each file, or the error of opening it.
 fn open_pages(images: &[Arc<dyn Disk>], uuid: &Uuid) -> [Vec<Result<ImageFile>>; 2] {
     ImageSlot::ALL.map(|slot| {
         let open = |disk: &Arc<dyn Disk>| ImageFile::open(disk.as_ref(), slot, uuid);
@@ -50,8 +50,8 @@ fn open_pages(images: &[Arc<dyn Disk>], uuid: &Uuid) -> [Vec<Result<ImageFile>>;
     })
 }
 
-/// Refuses image directories in another order than the database was made with; each pages file contains its directory's
-/// number. Files that cannot be read are skipped: loading the image judges them.
+/// Refuses image directories that are not in the order in which the database was made. Each pages file contains the
+/// number of its directory. Unreadable files are skipped here; the code that loads the image judges them.
 fn check_image_places(images: &[Arc<dyn Disk>], pages: &[Vec<Result<ImageFile>>; 2]) -> Result<()> {
     for (place, disk) in images.iter().enumerate() {
         for file in pages.iter().filter_map(|slot| slot[place].as_ref().ok()) {
@@ -83,8 +83,9 @@ fn list_segments(logs: &[Arc<dyn Disk>]) -> Result<Vec<Option<Vec<SegmentId>>>> 
     logs.iter().map(list).collect()
 }
 
-/// Refuses log directories in another order than the database was made with. In a young log no later check reveals the
-/// mistake: each stream would find only segments of other streams, and the database would open empty.
+/// Refuses log directories that are not in the order in which the database was made. If the log is young, no later
+/// check would detect the wrong order. Each stream would find only segments of other streams, and the database would
+/// open empty.
 fn check_places(logs: &[Arc<dyn Disk>], segments: &[Option<Vec<SegmentId>>]) -> Result<()> {
     let found: Vec<BTreeSet<StreamId>> = segments
         .iter()

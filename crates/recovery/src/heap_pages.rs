@@ -5,7 +5,7 @@ use std::ops::Range;
 use perdura_base::{CkptEpoch, Error, ImageSlot, PageId, PartitionId, Result};
 use perdura_heap::{Heap, Visit};
 
-/// Puts pages of the image into memory. Records of these pages may be played before or after that.
+/// Puts pages of the image into memory. Records of these pages may be played before or after this call.
 pub fn load_pages(heap: &Heap, partition: PartitionId, pages: &[(u32, &[u8])]) {
     let mut part = heap.lock(partition);
     for (local, bytes) in pages {
@@ -13,10 +13,10 @@ pub fn load_pages(heap: &Heap, partition: PartitionId, pages: &[(u32, &[u8])]) {
     }
 }
 
-/// Checks, after the image and all records are played, that each update of every page was applied exactly once.
+/// Checks that each update of every page was applied exactly once. Called after the image and all records are played.
 ///
 /// # Errors
-/// [`Error::Corrupt`] with the number of a page that misses an update or got one twice.
+/// [`Error::Corrupt`] with the id of a page that lacks an update or got an update twice.
 pub fn check_replayed(heap: &Heap) -> Result<()> {
     for id in (0..heap.geometry().partitions).map(PartitionId) {
         if let Some(gap) = heap.lock(id).useq_gaps().into_iter().next() {
@@ -32,9 +32,11 @@ pub fn check_replayed(heap: &Heap) -> Result<()> {
     Ok(())
 }
 
-/// Visits some pages of a partition for checkpoint `k` into `slot`. The partition's latch is held throughout, also
-/// while `take` copies. Returns the first page not visited. If the last page was visited, appends the sidecar and
-/// closes the checkpoint's cut in the partition, still under the latch, and returns `None`.
+/// Visits the given pages of a partition for a checkpoint, and passes each page to `take`. `sweep` has the checkpoint
+/// and its slot. The partition's latch is held during the whole call, also while `take` copies.
+///
+/// Returns the first page that was not visited. `None`: the partition's last page was visited. In this case, the call
+/// also appends the sidecar to `sidecar` and closes the checkpoint's cut in the partition.
 pub fn visit(
     heap: &Heap,
     (partition, pages): (PartitionId, Range<u32>),

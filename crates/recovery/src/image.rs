@@ -42,7 +42,7 @@ pub fn directory_path(slot: ImageSlot, k: CkptEpoch) -> String {
     format!("{}/directory-{:020}", folder(slot), k.0)
 }
 
-/// Decodes the file name of a [`directory_path`], without the folder. `None`: it is not such a name.
+/// Decodes the file name of a [`directory_path`], without the folder. `None`: the name has a different form.
 #[must_use]
 pub fn directory_number(name: &str) -> Option<CkptEpoch> {
     let digits = name.strip_prefix("directory-")?;
@@ -53,7 +53,7 @@ pub fn directory_number(name: &str) -> Option<CkptEpoch> {
 /// Returns whether the slot's pages file exists and holds more than its header.
 ///
 /// # Errors
-/// The disk's.
+/// Errors of the disk.
 pub fn holds_pages(disk: &dyn Disk, slot: ImageSlot) -> Result<bool> {
     match disk.open(&pages_path(slot), Access::Buffered) {
         Ok(file) => Ok(file.len()? > PAGES_HEADER_BYTES),
@@ -62,21 +62,22 @@ pub fn holds_pages(disk: &dyn Disk, slot: ImageSlot) -> Result<bool> {
     }
 }
 
-/// Makes the files of both images for a new database: a folder on the data disk for directories,
-/// and a pages file on each image disk.
+/// Makes the files of the two images of a new database: a folder on the data disk for directories, and a pages file on
+/// each image disk.
 ///
-/// A pages file of another database is replaced only if an interrupted creation may have left it. Such a file is on the
-/// data disk, which has no anchor, and contains no page. A pages file on a separate disk may belong to a database whose
-/// anchor is elsewhere, and which needs the image because its log has been cut.
+/// The data disk has no anchor yet, so an interrupted creation may have left a pages file on the data disk. If such a
+/// file names a foreign database and holds no pages, it is replaced. On any other disk, a foreign database's pages file
+/// is never replaced. The foreign database's anchor may be elsewhere, and this database needs the image if its log has
+/// been cut.
 ///
 /// # Errors
-/// [`Error::Foreign`] for a file of another database that must not be replaced; the disks'.
+/// [`Error::Foreign`] for a foreign database's file that must not be replaced. Errors of the disks.
 pub fn create_images(data: &dyn Disk, images: &[Arc<dyn Disk>], uuid: &Uuid) -> Result<()> {
     for slot in ImageSlot::ALL {
         data.make_dir(folder(slot))?;
         for (number, disk) in (0u8..).zip(images) {
             match ImageFile::open(disk.as_ref(), slot, uuid) {
-                // A creation that was killed left the file, and its name may not be durable yet.
+                // An interrupted creation left this file. The file's name may not be durable yet.
                 Ok(_) => disk.sync_dir(folder(slot))?,
                 Err(error) if error.is_not_found() => {
                     ImageFile::create(disk.as_ref(), slot, uuid, number)?;

@@ -5,17 +5,17 @@ use perdura_base::{CkptEpoch, Epoch, ImageSlot, Pos};
 
 use crate::cover::Cover;
 
-/// The most disks that images can be spread over.
+/// The maximum number of disks that hold the images.
 pub const IMAGE_DISKS_MAX: u8 = 16;
 
 /// The state of one checkpoint image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageState {
-    /// Holds nothing that a restart may use.
+    /// The image holds nothing that a restart may use.
     Empty,
-    /// Checkpoint `k` is overwriting it. A restart does not use it.
+    /// Checkpoint `k` is overwriting the image. A restart does not use it.
     Building,
-    /// Holds checkpoint `k`, synced.
+    /// The image holds checkpoint `k`, and all of it is synced.
     Complete,
 }
 
@@ -23,7 +23,7 @@ impl ImageState {
     /// All states.
     pub const ALL: [ImageState; 3] = [Self::Empty, Self::Building, Self::Complete];
 
-    /// Returns its name in reports.
+    /// Returns the state's name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,12 +55,12 @@ impl ImageState {
     }
 }
 
-/// An event of an image.
+/// An event that changes the state of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageEvent {
-    /// A checkpoint is about to overwrite its first page.
+    /// A checkpoint is about to overwrite the first page of the image.
     Begin,
-    /// Pages and directory are synced, and the part of the log that the image needs is durable.
+    /// The pages and the directory are synced, and the log that the image needs is durable.
     Complete,
     /// A restart found damaged pages in the image.
     Discard,
@@ -74,15 +74,15 @@ impl ImageEvent {
 /// A checkpoint's description of an image that it has completed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Completion {
-    /// CRC-32C of its directory file.
+    /// CRC-32C of the image's directory file.
     pub directory_crc: u32,
-    /// The wall-clock time at which the checkpoint ended, microseconds since 1970.
+    /// The wall-clock time of the checkpoint's end, microseconds since 1970.
     pub wall_us: u64,
     /// The part of the log that a restart from the image needs.
     pub cover: Cover,
-    /// True if all pages of the image are as of one instant.
+    /// True if all pages of the image show the state at one instant.
     pub consistent: bool,
-    /// The lowest commit epoch of the window's begin marks.
+    /// The lowest epoch that contains a begin mark of the checkpoint.
     pub begin_epoch: Option<Epoch>,
 }
 
@@ -90,26 +90,27 @@ pub struct Completion {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageStatus {
     state: ImageState,
-    /// Its checkpoint epoch.
+    /// The image's checkpoint epoch.
     pub k: CkptEpoch,
-    /// CRC-32C of its directory file.
+    /// CRC-32C of the image's directory file.
     pub directory_crc: u32,
-    /// The wall-clock time at which the checkpoint ended, microseconds since 1970.
+    /// The wall-clock time of the checkpoint's end, microseconds since 1970.
     pub wall_us: u64,
     /// The part of the log that a restart from the image needs.
     pub cover: Cover,
-    /// True if the image is complete and all its pages are as of one instant.
+    /// True if the image is complete and all its pages show the state at one instant.
     pub consistent: bool,
-    /// If the image is complete: the lowest commit epoch of the window's begin marks. An archive that begins with the
-    /// image begins with this epoch. It is stored in the section `BEGN`. `None`: an older build made the image.
+    /// The lowest epoch that contains a begin mark of the checkpoint. The section `BEGN` stores it. If the image is the
+    /// first of an archive, the archive begins with this epoch. `None`: the image is not complete, or an older build
+    /// made it.
     pub begin_epoch: Option<Epoch>,
 }
 
-/// The flag of a consistent image, in the byte of flags.
+/// The bit in an image's byte of flags that marks the image as consistent.
 const CONSISTENT: u8 = 1;
 
 impl ImageStatus {
-    /// Returns an image that was never written.
+    /// Returns the entry of an image that was never written.
     #[must_use]
     pub fn empty(streams: u8) -> Self {
         ImageStatus {
@@ -180,8 +181,8 @@ impl ImageStatus {
         };
     }
 
-    /// Notes that a restart may no longer use the image. Its checkpoint epoch stays in the entry, so that it is not
-    /// used again.
+    /// Notes that a restart may no longer use the image. The image's checkpoint epoch stays in the entry, so that no
+    /// later checkpoint gets this epoch.
     pub fn discard(&mut self) {
         self.advance(ImageEvent::Discard);
         self.consistent = false;
@@ -194,10 +195,10 @@ impl ImageStatus {
     }
 }
 
-/// The two images, and the number of disks that they are spread over.
+/// The two images, and how many disks they are spread over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Images {
-    /// The number of disks, at least one. The pages of partition p are on the disk with number p modulo `disks`.
+    /// Count of disks, at least one. The pages of partition p are on disk p modulo `disks`, counted from 0.
     pub disks: u8,
     slots: [ImageStatus; 2],
 }
@@ -206,7 +207,7 @@ impl Images {
     /// The tag of the section.
     pub const SECTION: [u8; 4] = *b"IMGS";
 
-    /// Returns images that were never written.
+    /// Returns the entries of two images that were never written.
     #[must_use]
     pub fn empty(disks: u8, streams: u8) -> Images {
         assert!(
@@ -219,18 +220,18 @@ impl Images {
         }
     }
 
-    /// Returns both images, A first.
+    /// Returns image A, then image B.
     pub fn iter(&self) -> impl Iterator<Item = &ImageStatus> {
         self.slots.iter()
     }
 
-    /// Returns one image.
+    /// Returns the image of a slot.
     #[must_use]
     pub fn get(&self, slot: ImageSlot) -> &ImageStatus {
         &self.slots[slot.index()]
     }
 
-    /// Returns one image, for changing it.
+    /// Returns the image of a slot, for changing it.
     pub fn get_mut(&mut self, slot: ImageSlot) -> &mut ImageStatus {
         &mut self.slots[slot.index()]
     }
@@ -264,8 +265,8 @@ impl Images {
         out
     }
 
-    /// Reads the section's payload in a database of `streams` streams. `None`:
-    /// [`encode`](Self::encode) does not write such a payload.
+    /// Reads the section's payload in a database of `streams` streams. `None`: [`encode`](Self::encode) never writes
+    /// this payload.
     #[must_use]
     pub fn decode(payload: &[u8], streams: u8) -> Option<Images> {
         let mut r = Reader::new(payload);
@@ -311,9 +312,9 @@ fn decode_image(r: &mut Reader<'_>, streams: u8) -> Option<ImageStatus> {
     })
 }
 
-/// Returns whether `begin` is possible as the lowest epoch of an image whose sweep ended in epoch `end`: it is at most
-/// `end` + 1. The lowest epoch is `end` + 1 if the image lacks nothing up to its end, as one that was restored at epoch
-/// 0.
+/// Returns whether `begin` can be the lowest epoch of an image whose sweep ended in epoch `end`. The highest possible
+/// value is `end` + 1. With this value, the image has every change up to `end`. For example, a restore of epoch 0 makes
+/// an image with this value.
 pub(crate) fn begins_by(begin: Epoch, end: Epoch) -> bool {
     begin.0 <= end.0.saturating_add(1)
 }
@@ -330,7 +331,7 @@ mod tests {
         }
     }
 
-    /// Compares the states with the table on the format page, cell by cell.
+    /// Compares [`ImageState::after`] with the table on the format page, cell by cell.
     #[test]
     fn an_image_changes_its_state_as_the_format_page_says() {
         let page = include_str!("../../../docs/formats/anchor.md");

@@ -1,5 +1,6 @@
-//! Builds the tables from the recovered pages: ends the replay in every partition, reads the catalog, and builds the
-//! indexes of each partition. The schedule runs these steps as separate jobs.
+//! Builds the tables from the recovered pages, in *jobs*. A job is a piece of work that the restart's schedule gives to
+//! a thread. The first job ends the replay in every partition and reads the catalog. Each further job builds the
+//! indexes of one partition. The last job completes the indexes.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,24 +14,24 @@ use perdura_wal::scheme::Scheme;
 use crate::heap_pages::check_replayed;
 use crate::tables::{Catalog, TableKind};
 
-/// Reads the catalog. The catalog is a table; only the layer above this crate knows the form of its rows.
+/// A reader of the catalog. The catalog is table 0. Only the layer above this crate knows the form of its rows.
 pub trait ReadCatalog: Send + Sync {
-    /// Reads the catalog from a heap whose table 0 is indexed.
+    /// Reads the catalog from a heap with an indexed table 0.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if the rows do not form a catalog.
     fn read_catalog(&self, heap: &Heap) -> Result<Catalog>;
 
-    /// Returns the form of a table of the catalog. The default is the form of the table's kind; the layer above may
-    /// complete it.
+    /// Returns the form of a table that the catalog lists. The default is the form of the table's kind. The layer above
+    /// may add to it.
     fn form(&self, table: TableId, kind: TableKind) -> TableForm {
         let _ = table;
         kind.form()
     }
 
-    /// Returns the form of a table that the catalog no longer has, if it is known. The image of checkpoint epoch `k`
-    /// may still have rows of the table, and the log behind the image changes of such rows. So the second pass needs
-    /// the form up to the record that drops the table.
+    /// Returns the form of a table that the catalog no longer lists; `None` if the form is not known. The image of
+    /// checkpoint epoch `k` may still have rows of the table, and later records of the log may change these rows. So
+    /// the second pass needs the form until it plays the record that drops the table.
     fn dropped(&self, table: TableId, k: CkptEpoch) -> Option<TableForm> {
         let _ = (table, k);
         None
@@ -54,15 +55,15 @@ pub struct Indexing<'a> {
     pub scheme: Scheme,
     /// The checkpoint epoch of the image.
     pub k: CkptEpoch,
-    /// The slot whose image holds exactly the pages that were loaded. `None`: neither slot does.
+    /// A slot with an image that is equal to the loaded pages. `None`: no slot has such an image.
     pub slot: Option<ImageSlot>,
-    /// The highest checkpoint epoch that is used up.
+    /// The highest checkpoint epoch of any image. New checkpoints must have higher epochs.
     pub ckpt_floor: CkptEpoch,
-    /// The sidecar bytes of each partition: entries of its hash index. Empty if they must not be used.
+    /// The bytes of each partition's sidecar, a copy of its hash index. Empty: the sidecar must not be used.
     pub sidecars: &'a [Vec<u8>],
-    /// The sequence numbers that the image reflects, by partition.
+    /// Each partition's highest sequence number that the image reflects.
     pub pseq: &'a [u64],
-    /// Reads the catalog.
+    /// The reader of the catalog.
     pub catalog: &'a dyn ReadCatalog,
 }
 
@@ -77,14 +78,14 @@ pub struct Tables {
     pub rows_from_sidecar: u64,
 }
 
-/// The building of the indexes, shared by the jobs that do it.
+/// The state of building the indexes, shared by the jobs that build them.
 pub(crate) struct Indexer<'a> {
     with: Indexing<'a>,
     catalog: OnceLock<Catalog>,
     rows: AtomicU64,
     from_sidecar: AtomicU64,
     built: AtomicU64,
-    /// The sidecar of each partition, between its reading and its use.
+    /// The decoded sidecar of each partition. A job puts it here, and [`build`](Self::build) takes it.
     read: Vec<Mutex<Option<Sidecar>>>,
 }
 
@@ -100,8 +101,8 @@ impl<'a> Indexer<'a> {
         }
     }
 
-    /// Ends the replay in every partition and, if the scheme has tables, reads the catalog. Returns the number of
-    /// partitions to index.
+    /// Ends the replay in every partition and, if the scheme has tables, reads the catalog. Returns how many partitions
+    /// are to be indexed: all, or 0 if the scheme has no tables.
     pub fn begin(&self, heap: &Heap, ckpt_max: CkptEpoch) -> Result<usize> {
         let with = &self.with;
         if with.scheme.counts_updates() {
@@ -116,8 +117,8 @@ impl<'a> Indexer<'a> {
             heap.ckpt_epoch() >= with.k,
             "pages are not tagged with an epoch to come"
         );
-        // The tag is not k: an archive may keep a newer image than this one, and that image does not reflect the
-        // changes to come.
+        // The tag of new changes is not k, because an archive may keep an image that is newer than the loaded image.
+        // The newer image lacks the new changes, so their tag must not be below the newer image's checkpoint epoch.
         let tag = if armed(Flaw::TagBelowKeptBackup) {
             with.k
         } else {
@@ -151,7 +152,7 @@ impl<'a> Indexer<'a> {
         self.read.len()
     }
 
-    /// Reads the sidecar of a partition.
+    /// Decodes the sidecar of partition `number` and keeps it for [`build`](Self::build).
     pub fn read_sidecar(&self, heap: &Heap, number: usize) {
         let read = self.sidecar(heap, number);
         let before = std::mem::replace(&mut *self.read[number].lock(), read);
@@ -164,7 +165,7 @@ impl<'a> Indexer<'a> {
         (!bytes.is_empty()).then(|| heap.read_sidecar(id, bytes))
     }
 
-    /// Builds the indexes of a partition. Reads the partition's sidecar first, unless that was done.
+    /// Builds the indexes of partition `number`. Reads the partition's sidecar first if no job has read it.
     pub fn build(&self, heap: &Heap, number: usize) -> Result<()> {
         let catalog = self.catalog.get().expect("the catalog is read first");
         let read = self.read.get(number).and_then(|read| read.lock().take());
@@ -181,7 +182,8 @@ impl<'a> Indexer<'a> {
         Ok(())
     }
 
-    /// Completes the indexes: joins data that lie in different partitions.
+    /// Completes the indexes after all partitions are built: matches each collection's header with the collection's
+    /// rows, which may lie in other partitions.
     pub fn end(&self, heap: &Heap) -> Result<()> {
         let due = match self.catalog.get() {
             Some(_) => u64::from(heap.geometry().partitions),

@@ -1,4 +1,8 @@
-//! The progress of a schedule: how much of each disk and stream is read and played, and which jobs may follow.
+//! The progress of a restart's schedule: how much of each image disk and log stream is read and played, and which jobs
+//! may follow.
+//!
+//! A *part* is a piece of the image on one disk, and a *unit* is a piece of one stream. A *job* is one step of work for
+//! a thread, for example reading a part or playing a unit.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,14 +13,15 @@ use perdura_base::Error;
 pub(crate) struct DiskState<P> {
     pub parts: usize,
     pub next: usize,
-    /// Parts that are being read.
+    /// Count of parts that are being read.
     pub reading: usize,
-    /// Parts that are read, or being read, and not yet played.
+    /// Count of parts that are being read, or were read and are not yet played.
     pub open: usize,
     pub ready: VecDeque<P>,
-    /// The time during which at least one part was being read, except for the reads that are running now.
+    /// The time during which at least one part was being read. It does not include the time since `busy_since_ns`.
     pub busy_ns: u64,
-    /// The time at which the reads that are running now began.
+    /// The begin of the current busy period, in which at least one part is always being read. The value counts only
+    /// while a part is being read.
     pub busy_since_ns: u64,
 }
 
@@ -27,19 +32,20 @@ pub(crate) struct StreamState<U> {
     pub next: usize,
     pub reading: bool,
     pub open: usize,
-    /// Bytes that are read and not yet played.
+    /// Count of read bytes that are not yet played.
     pub piled: u64,
     pub ready: VecDeque<Arc<U>>,
     /// True while a unit is being prepared.
     pub preparing: bool,
-    /// Ordered streams only: the number of units that each worker has taken. `ready` begins with unit `dropped`.
+    /// Ordered streams only: how many units each worker has taken.
     pub taken: Vec<usize>,
+    /// Ordered streams only: how many units were removed from `ready`. The first unit in `ready` has this index.
     pub dropped: usize,
     pub busy_ns: u64,
 }
 
 impl<P> DiskState<P> {
-    /// Notes that a part begins to be read.
+    /// Notes that a thread begins to read a part.
     pub fn begin_read(&mut self, now_ns: u64) {
         if self.reading == 0 {
             self.busy_since_ns = now_ns;
@@ -50,7 +56,7 @@ impl<P> DiskState<P> {
         self.check();
     }
 
-    /// Notes that a part was read.
+    /// Notes that a thread has read `part`.
     pub fn end_read(&mut self, part: P, now_ns: u64) {
         assert!(self.reading > 0, "a part was read that no job reads");
         self.reading -= 1;
@@ -116,33 +122,34 @@ pub(crate) enum Scan {
 pub(crate) struct ScheduleState<P, U> {
     pub disks: Vec<DiskState<P>>,
     pub streams: Vec<StreamState<U>>,
-    /// Parts not yet played.
+    /// Count of parts not yet played.
     pub parts_left: usize,
     pub decided: Decided,
-    /// Order-free streams only: units not yet played.
+    /// Order-free streams only: count of units not yet played.
     pub units_left: usize,
     pub mergers_next: usize,
     pub mergers_left: usize,
     pub log_end: Ending,
     pub sidecars: Sidecars,
     pub indexes: Indexes,
-    /// The times at which the first job of the image began and its last job ended. The next fields are the same for the
-    /// log and the indexes.
+    /// The begin of the image's first job, and the end of the image's last job.
     pub backup_span: Option<(u64, u64)>,
+    /// The begin of the log's first job, and the end of the log's last job.
     pub log_span: Option<(u64, u64)>,
+    /// The begin of the first index job, and the end of the last index job.
     pub index_span: Option<(u64, u64)>,
     pub error: Option<Error>,
 }
 
 impl<P, U> ScheduleState<P, U> {
-    /// Takes the job of playing a part that was read from a disk. `None`: no part is ready.
+    /// Takes the job of playing a part from a disk. `None`: no part is ready.
     pub fn take_part(&mut self, disk: usize) -> Option<Job<P, U>> {
         let part = self.disks[disk].ready.pop_front()?;
         Some(Job::PlayPart(disk, part))
     }
 
-    /// Takes the job of reading a sidecar that no job has taken. A sidecar that is still unread when the building of
-    /// indexes begins is read with its partition's index.
+    /// Takes the job of reading the next sidecar. `None`: no sidecar is left, or the building of the indexes has begun.
+    /// In the second case, the job that builds a partition's indexes reads the partition's sidecar if necessary.
     pub fn take_sidecar(&mut self) -> Option<Job<P, U>> {
         let sidecars = &mut self.sidecars;
         if sidecars.next == sidecars.count || self.indexes != Indexes::Due {
@@ -166,7 +173,7 @@ impl<P, U> ScheduleState<P, U> {
         );
     }
 
-    /// Takes the next job of the indexes. Their first job is taken only if `may_begin` is set.
+    /// Takes the next job of building the indexes. Takes the first index job only if `may_begin` is true.
     pub fn take_index(&mut self, may_begin: bool) -> Option<Job<P, U>> {
         match self.indexes {
             Indexes::Due => {
@@ -189,7 +196,7 @@ impl<P, U> ScheduleState<P, U> {
         }
     }
 
-    /// Notes that the log's end is known, and with it the number of units in each stream.
+    /// Notes that the log's end was found. `units` is the count of units in each stream.
     pub fn decide(&mut self, units: Vec<usize>) {
         assert_eq!(units.len(), self.streams.len(), "units of every stream");
         self.units_left = units.iter().sum();
@@ -229,7 +236,7 @@ pub(crate) enum Decided {
     Yes,
 }
 
-/// The state of ending the players, which follows the last unit of the log.
+/// The state of the step that ends the players after the last unit of the log.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Ending {
     No,
@@ -237,8 +244,8 @@ pub(crate) enum Ending {
     Yes,
 }
 
-/// The progress of the sidecars: `next` is the first sidecar that no job has taken, `reading` is the number that are
-/// being read.
+/// The progress of reading the sidecars. `next` is the index of the first sidecar that no job has taken. `reading`
+/// counts the sidecars that are being read.
 pub(crate) struct Sidecars {
     pub count: usize,
     pub next: usize,
@@ -251,7 +258,8 @@ pub(crate) enum Indexes {
     /// The first job of the indexes has not been taken.
     Due,
     Beginning,
-    /// `next` is the first partition that no job has taken. The indexes of `left` partitions are not built yet.
+    /// Jobs build the indexes of `count` partitions. `next` is the first partition that no job has taken, and `left`
+    /// counts the partitions not yet built.
     Building {
         count: usize,
         next: usize,
@@ -276,15 +284,15 @@ pub(crate) enum Job<P, U> {
     EndIndexes,
 }
 
-/// The kinds of work by which the report counts the time of jobs.
+/// The kinds of work for which the report has separate times.
 #[derive(PartialEq, Eq, Clone, Copy)]
 pub(crate) enum Counts {
     Image,
     Log,
     Index,
-    /// The second pass is timed separately.
+    /// The job undoes transactions in a second pass, which measures its time itself.
     Undo,
-    /// The job reads a sidecar, for which a thread uses time in which it has nothing else to do.
+    /// The job reads a sidecar. A thread does this only when it has nothing else to do.
     Nothing,
 }
 
@@ -308,6 +316,7 @@ pub(crate) enum Asker {
     Disk(usize),
     Stream(usize),
     Player,
-    /// The only thread, which also takes reads. The number picks one of the possible jobs.
+    /// The only thread, which does all reading and playing. If several jobs are possible, the number decides which job
+    /// the thread gets.
     Everyone(u64),
 }

@@ -1,6 +1,7 @@
-//! The players' work on single frames: they turn the frames of a unit into changes of pages.
+//! The work of a player on single frames. A player turns the frames of a unit (a piece of a log stream) into changes of
+//! pages.
 //!
-//! A player reads records of one kind; [`Routes`](crate::route::Routes) passes it no frames of another kind.
+//! Each player reads records of one kind. [`Routes`](crate::route::Routes) passes a player only frames of that kind.
 
 use parking_lot::Mutex;
 use perdura_base::{Epoch, Error, Incarnation, Result, StreamId};
@@ -14,16 +15,16 @@ use crate::player::PagePlayer;
 use crate::rule::{Gate, Skip, gate, gate_tag};
 use crate::stats::ReplayStats;
 
-/// The context in which the records of a unit are tested.
+/// The data that the gate needs to test the records of a unit. See [`rule`](crate::rule).
 pub(crate) struct Scene<'s, I> {
     pub geometry: &'s Geometry,
     pub image: &'s I,
     pub target: Epoch,
-    /// The number of the unit within its part of the log.
+    /// The index of the unit within its stream.
     pub unit: usize,
 }
 
-/// The changes that passed the gate, and counts of the changes that passed and that did not.
+/// The changes that passed the gate, and counts of passed and skipped changes.
 pub(crate) struct Passed<R> {
     pub batch: Batch<R>,
     pub stats: ReplayStats,
@@ -38,9 +39,9 @@ impl<R> Default for Passed<R> {
     }
 }
 
-/// A player's operation on the frames of one stream.
+/// A player of the frames of one stream.
 pub(crate) trait Play {
-    /// The form of its changes to pages.
+    /// The form of the player's changes to pages.
     type Change<'r>: Replayed;
 
     fn frame<'r, I: Image>(
@@ -52,13 +53,13 @@ pub(crate) trait Play {
     ) -> Result<()>;
 }
 
-/// The further operation of a player that needs the units of a stream in their order.
+/// A player that needs the units of a stream in order.
 pub(crate) trait InOrder {
-    /// Forgets everything about the life of the database that ends here.
+    /// Drops the player's state about the current life of the database. Called at the end of that life's frames.
     fn end_of_life(&mut self);
 }
 
-/// The player of one stream, and the life of the database whose frames it is reading.
+/// The player of one stream, and the life of the database that the player's current frame belongs to.
 pub(crate) struct InLife<P> {
     pub player: P,
     stream: StreamId,
@@ -76,7 +77,7 @@ impl<P: InOrder> InLife<P> {
         })
     }
 
-    /// Notes the life of the next frames. If the life changes, ends the last one first.
+    /// Notes the life that the next frames belong to. If it differs from the current life, ends the current life first.
     pub fn enter(&mut self, life: Incarnation) {
         let before = self.life.replace(life);
         if let Some(before) = before.filter(|before| *before != life) {
@@ -90,7 +91,7 @@ impl<P: InOrder> InLife<P> {
         }
     }
 
-    /// Ends the last life.
+    /// Ends the current life, at the end of the stream.
     fn leave(&mut self) {
         if self.life.take().is_some() {
             self.player.end_of_life();
@@ -100,11 +101,11 @@ impl<P: InOrder> InLife<P> {
 
 /// The players of one stream.
 pub(crate) enum StreamPlayer {
-    /// This player keeps no state between units, so several units of a stream are prepared in parallel.
+    /// This player keeps no state between units, so several units of one stream can be prepared in parallel.
     Group,
     Fate(Mutex<InLife<Backward>>),
     TwoPass(Mutex<InLife<TwoPass>>),
-    /// [`crate::merge`] plays the frames, together with those of all other streams.
+    /// [`crate::merge`] plays the frames of all streams together.
     Merged,
 }
 
@@ -123,7 +124,7 @@ impl StreamPlayer {
         }
     }
 
-    /// Ends the stream. Returns the losers, which a second pass undoes.
+    /// Ends the stream. Returns the losers. A second pass undoes the losers' changes.
     pub fn finish(&self) -> Vec<Losers> {
         match self {
             StreamPlayer::Group | StreamPlayer::Merged => Vec::new(),
@@ -140,7 +141,7 @@ impl StreamPlayer {
     }
 }
 
-/// Plays groups of committed transactions: tests every record against the epochs.
+/// The player of groups, which belong to committed transactions. Tests the tag and the epoch of every record.
 pub(crate) struct Group;
 
 impl Play for Group {
@@ -213,7 +214,7 @@ impl InOrder for Backward {
     }
 }
 
-/// The player of a forward scan, with the transactions that it leaves for the second pass.
+/// The player of a forward scan. The player collects the losers for the second pass, which undoes the losers' changes.
 #[derive(Default)]
 pub(crate) struct TwoPass {
     open: Forward,
@@ -253,8 +254,8 @@ impl InOrder for TwoPass {
 }
 
 impl<'r> Passed<SlotChange<'r>> {
-    /// Takes the change of an interleaved transaction's record, if `gate`, given the base of the change's page, says to
-    /// apply it.
+    /// Adds the change of an interleaved transaction's record to the batch if `gate` decides to apply it. `gate` gets
+    /// the change and the [`Base`] of the changed page.
     #[inline]
     fn take<I: Image>(
         &mut self,
@@ -297,7 +298,7 @@ pub(crate) fn txn_record<'r>(payload: &'r [u8], origin: &Origin) -> Result<TxnRe
     decode_txn_record(payload).ok_or_else(|| no_record(origin, "a transaction's record"))
 }
 
-/// Returns the error for a frame whose checksum is right but whose payload does not parse.
+/// Returns the error for a frame that has a valid checksum but does not parse.
 pub(crate) fn no_record(origin: &Origin, expected: &str) -> Error {
     Error::corrupt(
         format!("log stream {}", origin.stream),

@@ -1,11 +1,12 @@
-//! The four levels of parallel restart, as a schedule over five kinds of jobs.
+//! The four levels of parallel restart, as a schedule over five kinds of jobs. A *part* is a piece of an image on one
+//! disk, and a *unit* is a piece of a log stream.
 //!
 //! | job | does | waits for |
 //! |---|---|---|
-//! | BR | reads a part of an image from its disk | a place in its disk's pipeline |
-//! | BP | puts the part into memory | its BR |
+//! | BR | reads a part of an image from its disk | room in the disk's pipeline |
+//! | BP | puts the part into memory | the part's BR |
 //! | LR | finds the end of a stream, reads a unit of the stream | levels 1, 2: all BP |
-//! | LP | tests the unit's records by the rule, applies them | its LR; levels 1 to 3: all BP |
+//! | LP | tests the unit's records by the rule, applies them | the unit's LR; levels 1 to 3: all BP |
 //! | IB | builds the indexes of a partition | all LP |
 //!
 //! | level | reading and playing of the image overlap | LR beside BP | LP beside BP |
@@ -15,32 +16,33 @@
 //! | 3 | x | x | |
 //! | 4 | x | x | x |
 //!
-//! So a level is a choice of three edges between jobs (`Edges`) and needs no separate code. Each disk is read by two
-//! threads (at level 1, by one), each stream is read by one thread, and `threads` players do the rest. With `inline`
-//! set, the caller's thread performs one job after the other. A seed picks one of the orders that the edges allow, so
-//! the simulator covers the orders that threads would produce.
+//! So a level only chooses which jobs wait for which (`Edges`), and needs no separate code. Two threads read each image
+//! disk (at level 1, one thread), one thread reads each stream, and `threads` players do the rest. With `inline` set,
+//! the caller's thread performs the jobs in turn. A seed then picks one of the orders that the edges allow. So the
+//! simulator covers the orders that threads would produce.
 //!
-//! Records that are read before they can be played share a memory budget, which is split evenly between the streams. A
-//! stream that has used up its share reads on only after its records are played. Level 3 then acts as level 2.
+//! A memory budget limits the records that were read and are not yet played. The streams share the budget evenly. After
+//! a stream has used up its share, it is not read until its records are played. Level 3 then acts as level 2.
 //!
 //! # Source
 //! *Differential Logging* (000), section 4.2 and table 1.
 
-/// The most parts of an image, or units of a stream, that are read from a disk and not yet played.
+/// The maximum number of parts or units that are in work at a time, for each disk and each stream. A part or unit is in
+/// work from the begin of its reading to the end of its playing.
 const PIPELINE: usize = 6;
-/// Parts of an image that are read from one disk at the same time: while one part is checked and passed on, the disk
-/// reads another.
+/// The maximum number of concurrent reads of parts from one disk. While a thread checks one part, the disk reads the
+/// next part.
 const READS: usize = 2;
-/// The default budget for records that are read before they can be played, bytes.
+/// The default memory budget for records that were read and are not yet played, bytes.
 pub const PILE_BYTES_DEFAULT: u64 = 256 << 20;
 
 /// A level of parallel restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// The disks work in parallel. The image comes before the log, and a disk's part is played before its next part is
-    /// read.
+    /// The disks work in parallel. The log is read after the image is loaded. A disk reads a part only after the disk's
+    /// previous part was played.
     One,
-    /// As level 1, but a disk reads while a processor plays.
+    /// As level 1, but a disk reads its next part while a processor plays the previous part.
     Two,
     /// As level 2, but the log is read while the image is loaded.
     Three,
@@ -52,7 +54,7 @@ impl Level {
     /// All levels.
     pub const ALL: [Level; 4] = [Level::One, Level::Two, Level::Three, Level::Four];
 
-    /// Returns the level with this number. `None`: there is no such level.
+    /// Returns the level with this number. `None`: no level has this number.
     #[must_use]
     pub fn new(number: u8) -> Option<Level> {
         Level::ALL
@@ -60,7 +62,7 @@ impl Level {
             .find(|level| level.number() == number)
     }
 
-    /// Returns its number, 1 to 4.
+    /// Returns the level's number, 1 to 4.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
@@ -86,16 +88,17 @@ impl Level {
     }
 }
 
-/// The edges of a level: which jobs wait for which.
+/// The edges of a level: the rules by which jobs wait for each other.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Edges {
-    /// The most parts of one disk that may be read and not yet played. With 1, reading and playing do not overlap.
+    /// The maximum number of parts of one disk that are in work at a time, from the begin of reading to the end of
+    /// playing. If it is 1, reading and playing do not overlap.
     pub pipeline: usize,
-    /// The most parts of one disk that are read at the same time.
+    /// The maximum number of concurrent reads of parts from one disk.
     pub reads: usize,
-    /// True if LR waits for all BP.
+    /// True if the reading of the log (LR) waits until the whole image is in memory (BP).
     pub log_read_waits: bool,
-    /// True if LP waits for all BP.
+    /// True if the playing of the log (LP) waits until the whole image is in memory (BP).
     pub log_play_waits: bool,
 }
 
@@ -104,17 +107,17 @@ pub(crate) struct Edges {
 pub struct Schedule {
     /// The level.
     pub level: Level,
-    /// The number of players.
+    /// Count of players.
     pub threads: usize,
-    /// The budget for records that are read before they can be played, bytes.
+    /// The memory budget for records that were read and are not yet played, bytes.
     pub pile_bytes: u64,
-    /// If set, the caller's thread performs all jobs, in an order that this seed picks; 0: in the order of the table
-    /// above. `None`: threads perform them.
+    /// The seed for the order of the jobs if the caller's thread performs all jobs. With seed 0, all parts come before
+    /// the log, and each part is played right after it is read. `None`: separate threads perform the jobs.
     pub inline: Option<u64>,
 }
 
 impl Schedule {
-    /// Returns the schedule of a level with this many players, in addition to the threads that read.
+    /// Returns the schedule of a level with `threads` players. The threads that read are not counted.
     #[must_use]
     pub fn new(level: Level, threads: usize) -> Schedule {
         Schedule {
@@ -125,7 +128,7 @@ impl Schedule {
         }
     }
 
-    /// Returns the schedule of a level that runs on the caller's thread alone.
+    /// Returns the schedule that runs a level on the caller's thread alone.
     #[must_use]
     pub fn inline(level: Level, seed: u64) -> Schedule {
         Schedule {
@@ -136,7 +139,7 @@ impl Schedule {
     }
 }
 
-/// The times for which disks and players were busy, seconds.
+/// Busy times of disks and players, seconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Busy {
     /// The time that the busiest image disk spent reading.
@@ -147,10 +150,10 @@ pub struct Busy {
     pub log_read: f64,
     /// The time that the busiest player spent playing the log.
     pub log_play: f64,
-    /// The time from the begin of the image's first job to the end of its last.
+    /// The time from the begin of the image's first job to the end of the image's last job.
     pub backup_span: f64,
-    /// The time from the begin of the log's first job to the end of its last.
+    /// The time from the begin of the log's first job to the end of the log's last job.
     pub log_span: f64,
-    /// The time from the begin of the indexes' first job to the end of their last.
+    /// The time from the begin of the indexes' first job to the end of the indexes' last job.
     pub index_span: f64,
 }

@@ -1,10 +1,10 @@
 //! Recovery: checkpoints while the database runs, and the restart after a crash.
 //!
-//! Everything here follows from one idea: **(image, log) → state**, with two predicates. `reflected(record, image)`:
-//! does the image hold the record's change? `wanted(transaction, target)`: should the recovered state hold the
-//! transaction's changes? A commuting record is applied iff the two answers differ. Each record has an owner; `owner`
-//! lists the owners. In a restart each owner plays its frames, in the order that `owner` gives. A restart method is a
-//! row of [`method::METHODS`], which names the player.
+//! This crate follows from one idea: **(image, log) → state**, with two predicates. `reflected(record, image)`: does
+//! the image hold the record's change? `wanted(transaction, target)`: should the recovered state hold the transaction's
+//! changes? A commuting record is applied iff the two answers differ. Each record has an owner. In a restart the owners
+//! play their frames in turn, in the order of the module `owner`. A restart method is a row of [`method::METHODS`],
+//! which names the player.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -14,21 +14,21 @@
 //! | [`anchor_cell`] | the anchor in memory, and the one way to change it |
 //! | [`families`] | the families of ordered frames that a log may hold; a family is declared before its first frame |
 //! | [`component`], [`tables`] | data components, as restart and checkpoint use them; the kinds of tables |
-//! | [`checkpoint`] | the fuzzy sweep, a machine of one I/O per step |
-//! | [`cover`] | the part of the log that a checkpoint covers, from the sweep to the anchor |
+//! | [`checkpoint`] | the fuzzy sweep, a state machine with one I/O per step |
+//! | [`cover`] | the part of the log that a checkpoint covers |
 //! | [`window`] | the transaction layer's work at the begin and the end of a checkpoint's window |
 //! | [`mod@vouch`] | writing the log's durable end into the anchor |
 //! | [`sections`] | sections of the anchor: a mirror, a tree |
-//! | [`archived`], `begins` | the archive's end, noted in the anchor; the first epoch of an archive that begins with an image |
+//! | [`archived`], `begins` | the archive's end, noted in the anchor; the lowest epoch of each image |
 //! | [`truncate`] | the position up to which the log may be cut |
-//! | [`rule`] | the two predicates, and the state that an image holds |
+//! | [`rule`] | the two predicates, and which state an image holds |
 //! | [`method`] | the table of restart methods |
 //! | `owner`, [`claims`] | the owners of records, in the order in which a restart runs them; the frames that each owner plays |
 //! | [`player`] | the players that the rows of [`method`] name |
 //! | [`level`], [`work`], `jobs`, [`schedule`] | the levels; the jobs; their progress; the choice of each thread's next job |
 //! | [`mod@recover`] | (image, log) → pages: the first owner's part |
 //! | [`base`], [`source`] | the interfaces of an image and a log to recover from |
-//! | [`plan`], [`load`] | the two image slots as an image: which slot is used, fallback and page repair; loading |
+//! | [`plan`], [`load`] | choosing the slot to load, falling back to the other slot, repairing pages; loading |
 //! | [`streams`] | a database's log streams as a source |
 //! | `cursor` | the frames of one owner, merged from all streams into one order |
 //! | `route`, `pass` | which player takes a frame; the state that the players of one pass share |
@@ -39,10 +39,10 @@
 //! | [`threads`] | running threads in parallel and waiting for all of them |
 //! | [`indexing`] | making tables from pages: reading the catalog and building indexes, as jobs of the schedule |
 //! | [`fates`] | the fate of each transaction of a stream |
-//! | `merge`, `undo` | replay in the order of slots; the second pass, which undoes |
+//! | `merge`, `undo` | replay in the global order of serial numbers; the second pass, which undoes |
 //! | [`found`] | the contents of the disks: a database, nothing, or the remains of one |
 //! | `create` | making a new database |
-//! | `options`, `given`, [`mod@restart`], `close` | a restart's arguments, and their check; its phases in order; closing the incarnation |
+//! | `options`, `given`, [`mod@restart`], `close` | a restart's arguments; their check; its phases; closing a life |
 //! | [`life`] | an open database beneath its transactions |
 //! | `sweep_digest` | the digests of an image by partition, which a proof compares |
 //! | [`salvage`], `mended` | recovering the remains of a database that a restart refuses |

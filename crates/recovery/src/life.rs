@@ -1,9 +1,9 @@
-//! A life of a database: the part of an open database beneath its transactions, for any kind of transaction.
+//! A life of a database: an open database without its transactions. It works with any kind of transaction.
 //!
-//! A life begins after a restart. It opens the log where the restart has cut it, logs its begin, and undoes the
-//! transactions that the last life left open. The layer above adds the transactions. That layer is the product's
-//! engine, or one of the harnesses, in which transactions interleave over slots or over keys. A life has no threads:
-//! its caller closes epochs, flushes blocks and takes checkpoints in steps.
+//! A life begins after a restart. The life opens the log at the restart's cut, logs the begin of the life, and undoes
+//! the last life's open transactions. The layer above runs the transactions. That layer is the product's engine, or a
+//! test harness with transactions that interleave over slots or over keys. A life has no threads: its caller closes
+//! epochs, flushes blocks and takes checkpoints in steps.
 
 mod checkpoints;
 
@@ -33,8 +33,8 @@ use crate::window::Window;
 
 pub use checkpoints::Checkpoints;
 
-/// If the anchor has more closed incarnations than this that checkpoints could remove, a restart takes checkpoints
-/// before it serves.
+/// The maximum number of closed lives in the anchor when a database begins to serve. Only the closed lives that
+/// checkpoints could remove are counted. If there are more, two checkpoints run first.
 const CHAIN_LONG: usize = 32;
 
 /// An open database that can take transactions.
@@ -47,7 +47,7 @@ pub struct Life {
     pub wal: Arc<Wal>,
     /// The anchor.
     pub anchor: Arc<AnchorCell>,
-    /// The checkpoint machine.
+    /// The state machine that takes checkpoints.
     pub checkpoints: Checkpoints,
     /// The tables that the restart found.
     pub catalog: Catalog,
@@ -57,18 +57,18 @@ pub struct Life {
     footing: Footing,
 }
 
-/// The bounds of a stream's memory. They may differ from life to life.
+/// The bounds of a log stream's memory. Each life may set other bounds.
 #[derive(Debug, Clone, Copy)]
 pub struct LogMemory {
     /// The longest log block, bytes.
     pub block_bytes_max: usize,
     /// Bytes that may wait for a stream's flusher before appends are refused.
     pub queue_bytes_max: u64,
-    /// Set if the log is mirrored to the memory of other nodes.
+    /// The options of mirroring the log to the memory of nodes. `None`: the log is not mirrored.
     pub mirror: Option<TailOptions>,
 }
 
-/// Checks that all parts of a restart come from one database.
+/// Checks that the pages, the log and the anchor of a restart belong to one database.
 ///
 /// # Panics
 /// If they do not.
@@ -90,7 +90,7 @@ fn assert_one_database(restarted: &Restarted) {
     );
 }
 
-/// Opens the log of a restarted database, to continue where the restart has cut it.
+/// Opens the log of a restarted database. Appends begin at the position where the restart has cut the log.
 fn open_log(
     restarted: &Restarted,
     options: &RestartOptions,
@@ -128,8 +128,8 @@ fn open_log(
     Ok(wal)
 }
 
-/// Returns whether the anchor has more than [`CHAIN_LONG`] closed lives that checkpoints could remove. Checkpoints do
-/// not remove lives that the archive does not hold yet, so these are not counted.
+/// Returns whether the anchor has more than [`CHAIN_LONG`] closed lives that checkpoints could remove. Lives that are
+/// not yet archived are not counted, because checkpoints do not remove them.
 fn is_chain_long(record: &Anchor, options: &RestartOptions) -> bool {
     let archived = options.archived.as_ref().or(record.archived.as_ref());
     let is_archived = |link: &&ChainLink| {
@@ -141,7 +141,7 @@ fn is_chain_long(record: &Anchor, options: &RestartOptions) -> bool {
     record.chain.iter().filter(is_archived).count() > CHAIN_LONG
 }
 
-/// Checks that the log and the restart's report of a new life agree.
+/// Checks that the log of a new life continues after the last epoch that the restart kept.
 fn assert_begun(life: &Life) {
     let (kept, durable) = (Epoch(life.report.durable_epoch), life.durable());
     assert!(
@@ -151,12 +151,12 @@ fn assert_begun(life: &Life) {
 }
 
 impl Life {
-    /// Begins the life of a restarted database: opens its log, makes its checkpoint machine, and makes every owner undo
-    /// the transactions that the last life left open.
+    /// Begins the life of a restarted database: opens the log, makes the checkpoint machine, and makes every owner undo
+    /// the last life's open transactions.
     ///
     /// # Errors
-    /// Those of the log disks, and of disks with pages that are written in place. Transactions that are not undone when
-    /// the error occurs are undone at the next start.
+    /// Errors of the log disks, and of the disks that hold trees. The next start undoes the transactions that were not
+    /// undone before the error.
     ///
     /// # Panics
     /// After a dry run.
@@ -179,7 +179,8 @@ impl Life {
             mut footing,
             ..
         } = restarted;
-        // Paths that the restart noted stay as noted, so a directory that has been replaced since is detected.
+        // If the restart noted a path, that note stays. So `check` detects a directory that was replaced after the
+        // restart noted it.
         footing.note(&options.disks);
         let anchor = Arc::new(anchor.expect("a dry run resumes nothing"));
         let (trees, losers) = LiveTree::all(tree, &record, &wal);
@@ -226,7 +227,7 @@ impl Life {
         }
     }
 
-    /// Makes each owner, in the owners' order, undo the transactions that the last life left open.
+    /// Undoes the transactions that the last life left open. The owners work one after another, in the owners' order.
     fn settle(&mut self, losers: Vec<Loser>, clock: &dyn Clock) -> Result<()> {
         let begin = clock.mono_ns();
         let mut open = Open {
@@ -273,13 +274,13 @@ impl Life {
         self.anchor.get().scheme
     }
 
-    /// Returns the epoch up to which every transaction survives a crash.
+    /// Returns the durable epoch: transactions up to this epoch survive a crash.
     #[must_use]
     pub fn durable(&self) -> Epoch {
         self.wal.durable(Rung::Disk)
     }
 
-    /// Closes the open epoch and returns it; `None` if it has no record.
+    /// Closes the open epoch and returns it. If the open epoch has no record, it stays open, and `None` is returned.
     pub fn close_epoch(&self) -> Option<Epoch> {
         let closed = self.wal.close_epoch();
         assert!(
@@ -324,8 +325,8 @@ impl Life {
     /// written.
     ///
     /// # Errors
-    /// The log has stopped. Or the database's files are gone, which stops the log. Or the anchor cannot be written,
-    /// which also stops the log, unless only space is missing.
+    /// The log has stopped. Or the database's files are gone, which stops the log. Or the anchor cannot be written. A
+    /// failed write of the anchor also stops the log, but a lack of space does not stop it.
     pub fn vouch(&self) -> Result<bool> {
         if self.anchor.get().vouched.epoch < self.wal.durable(Rung::Disk) {
             self.check_files()?;
@@ -333,7 +334,8 @@ impl Life {
         vouch(&self.anchor, &self.wal)
     }
 
-    /// As [`vouch`](Self::vouch), at the end of a life and with one sync of the anchor: see [`vouch_last()`].
+    /// Makes the anchor, at the end of a life, vouch for everything that is durable. Syncs the anchor only once. See
+    /// [`vouch_last()`].
     ///
     /// # Errors
     /// The log has stopped, or the anchor cannot be written.
@@ -365,8 +367,8 @@ impl Life {
         self.checkpoints.step()
     }
 
-    /// Gives up the running checkpoint, unless the anchor may name its image already. Returns whether a checkpoint was
-    /// given up.
+    /// Gives up the running checkpoint, unless the anchor may already name the checkpoint's image. Returns whether a
+    /// checkpoint was given up.
     pub fn checkpoint_cancel(&self) -> bool {
         self.checkpoints.abandon()
     }
@@ -385,7 +387,7 @@ impl Life {
         self.checkpoints.now()
     }
 
-    /// Returns the statistics of the checkpoint machine.
+    /// Returns the statistics of the checkpoints.
     #[must_use]
     pub fn checkpoint_stats(&self) -> CheckpointStats {
         self.checkpoints.stats()

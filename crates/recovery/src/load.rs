@@ -1,5 +1,5 @@
-//! Loads the image of a plan: reads its runs, checks each page against the directory, and puts the sound
-//! pages into memory.
+//! Loads the image of a plan. Reads runs of pages that lie side by side, checks each page against the directory, and
+//! puts the intact pages into memory.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
@@ -21,14 +21,14 @@ mod seeded;
 pub struct LoadedRun {
     disk: usize,
     run: usize,
-    /// The first `got` bytes are this run's. The bytes after them are left from an earlier use of the buffer.
+    /// The buffer. Its first `got` bytes are this run's. The bytes after them are left from the buffer's earlier use.
     buf: AlignedBuf,
     got: usize,
 }
 
 impl ImagePlan {
-    /// Takes a buffer of at least `len` bytes with any contents. Buffers are used again. Otherwise the kernel would
-    /// have to map, fill and unmap as much memory as the whole image has.
+    /// Takes a buffer of at least `len` bytes with any contents. Buffers are reused. Otherwise the kernel would have to
+    /// map, fill and unmap as much memory as the whole image needs.
     fn take_buffer(&self, len: usize) -> AlignedBuf {
         let spare = self.buffers.lock().pop();
         spare
@@ -63,11 +63,12 @@ impl Image for ImagePlan {
         to_u64(part.got)
     }
 
-    /// Reads a part. If a page of the newest image cannot be read, its bytes are zeros, which match no entry of the
-    /// directory, so the page counts as damaged. If a page of the older image cannot be read, that is an error.
+    /// Reads a part, which is a run of pages. If a page of the newest image cannot be read, zeros replace the page.
+    /// Zeros match no entry of the directory, so the page counts as damaged. If a page of the older image cannot be
+    /// read, returns the error.
     fn read(&self, disk: usize, part: usize) -> Result<LoadedRun> {
         let run = &self.runs[disk][part];
-        // The run may have gaps: pages that are loaded from another image. They are read too.
+        // A run may have gaps, where pages are loaded from the other image. The read includes the gaps.
         let last = run.entries.last().map_or(0, |(local, _)| *local);
         let first = run.entries.first().map_or(0, |(local, _)| *local);
         let pages = usize::try_from(last - first).unwrap_or(0) + 1;
@@ -84,8 +85,8 @@ impl Image for ImagePlan {
                 Err(_) => {
                     bytes.fill(0);
                     got = bytes.len();
-                    // The bytes lie at consecutive places. Page numbers are not consecutive: they jump where a chunk
-                    // ends.
+                    // The pages lie at consecutive places in the file. Their page ids are not consecutive: they jump
+                    // where a chunk ends.
                     let first = self.places.place(run.first).0;
                     for (place, bytes) in (first..).zip(bytes.chunks_exact_mut(PAGE_BYTES)) {
                         if !matches!(file.read(Place(place), bytes), Ok(PAGE_BYTES)) {
@@ -108,7 +109,7 @@ impl Image for ImagePlan {
         })
     }
 
-    /// Puts a run's pages into memory, except those that do not match the directory.
+    /// Puts the pages of a run into memory, except pages that do not match the directory.
     fn play(&self, heap: &Heap, loaded: LoadedRun) -> Result<u64> {
         #[cfg(feature = "flaws")]
         if armed(Flaw::JunkBeyondDirectory) && (loaded.disk, loaded.run) == (0, 0) {

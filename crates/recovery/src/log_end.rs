@@ -1,4 +1,4 @@
-//! Finds where a restart would cut the log. Loads, plays and changes nothing.
+//! Finds where a restart would cut the log. It loads no image, plays no log, and changes nothing.
 
 use perdura_base::{Epoch, Pos, Result, StreamId};
 use perdura_wal::{Check, scan_stream};
@@ -13,7 +13,7 @@ use crate::options::RestartOptions;
 /// Returns the last epoch that a restart of a stopped database would keep.
 ///
 /// # Errors
-/// The errors with which a restart would refuse the database, as far as the log and the names of the files reveal them.
+/// The errors of a restart that are visible in the log's blocks and in the names of the files.
 pub fn log_end(options: &RestartOptions, anchor: &Anchor) -> Result<Epoch> {
     check_given(options, anchor)?;
     check_alone(anchor)?;

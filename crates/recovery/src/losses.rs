@@ -1,8 +1,9 @@
 //! The losses that an operator has accepted: the section `LOSS` of the anchor (docs/formats/anchor.md).
 //!
 //! A database that may have lost acknowledged transactions begins its next life only if an operator accepts the loss.
-//! Accepting leaves an entry that is never removed and names the last epoch that was kept. So a receipt from the life
-//! that lost transactions can still be judged after the log of that life and its link in the chain are gone.
+//! The acceptance adds an entry that names the last kept epoch. The entry is never removed. It stays after the life's
+//! log and the life's link in the anchor's chain are gone. So a receipt from the life that lost transactions can still
+//! be judged.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Epoch, Error, Incarnation, Result};
@@ -10,7 +11,7 @@ use perdura_wal::History;
 
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"LOSS";
-/// The most entries in the section.
+/// The maximum number of entries in the section.
 pub const LOSSES_MAX: usize = 256;
 /// Bytes of an entry.
 const ENTRY_BYTES: usize = 28;
@@ -20,16 +21,16 @@ const ENTRY_BYTES: usize = 28;
 pub struct AcceptedLoss {
     /// The life that lost transactions.
     pub incarnation: Incarnation,
-    /// The last epoch that was kept of this life.
+    /// The last epoch of this life that was kept.
     pub durable: Epoch,
-    /// The highest epoch that is known to have been acknowledged; 0 if none is known.
+    /// The highest epoch known to be acknowledged; 0 if unknown.
     pub acked: Epoch,
-    /// The time at which the loss was accepted, microseconds since 1970.
+    /// The time of the acceptance, microseconds since 1970.
     pub wall_us: u64,
 }
 
 impl AcceptedLoss {
-    /// Describes the epochs that were acknowledged and are lost, as far as they are known.
+    /// Describes the known lost epochs that were acknowledged.
     #[must_use]
     pub fn text(&self) -> String {
         let (life, durable) = (self.incarnation, self.durable);
@@ -52,8 +53,8 @@ impl AcceptedLoss {
         self.acked == Epoch(0) || self.acked > self.durable
     }
 
-    /// Returns whether its life is closed and, if the chain has a link of that life, the link names the same last
-    /// epoch.
+    /// Returns whether the loss agrees with the history. The life of the loss must be closed. If the chain has a link
+    /// of that life, the link and the loss must name the same last epoch.
     pub(crate) fn agrees_with(&self, history: &History) -> bool {
         let mut links = history.chain.iter();
         let link = links.find(|link| link.incarnation == self.incarnation);
@@ -61,8 +62,8 @@ impl AcceptedLoss {
             && link.is_none_or(|link| link.durable == self.durable)
     }
 
-    /// Returns whether this loss may follow `other` in the list: its life must be later, and its durable epoch not
-    /// lower.
+    /// Returns whether this loss may follow `other` in the list. This loss must have a later life, and its durable
+    /// epoch must be at least that of `other`.
     fn follows(&self, other: &AcceptedLoss) -> bool {
         self.incarnation > other.incarnation && self.durable >= other.durable
     }
@@ -90,14 +91,14 @@ impl Losses {
         self.iter().find(|loss| loss.incarnation == life)
     }
 
-    /// Adds the loss of the life that is being closed. Adding the same loss again changes nothing, because a delayed
-    /// update of the anchor is repeated.
+    /// Adds the loss of the life that is being closed. Adding a loss a second time changes nothing, so that a delayed
+    /// update of the anchor can be repeated.
     ///
     /// # Errors
-    /// [`Error::LogFull`] if the section has no room for another loss.
+    /// [`Error::LogFull`] if the section has no room for the loss.
     ///
     /// # Panics
-    /// If nothing is lost, or the life is not later than that of the last loss in the list.
+    /// If nothing is lost, or the loss may not follow the last loss in the list.
     pub(crate) fn accept(&mut self, loss: AcceptedLoss) -> Result<()> {
         assert!(loss.is_loss(), "nothing is lost: {}", loss.text());
         if self.0.last() == Some(&loss) {
@@ -140,8 +141,8 @@ pub(crate) fn encode(losses: &Losses) -> Vec<u8> {
     out
 }
 
-/// Decodes a payload of [`encode`]. `None`: it has an entry that no build writes, or that disagrees with the anchor's
-/// history.
+/// Decodes a payload that [`encode`] wrote. `None`: an entry has a form that no build writes, or disagrees with the
+/// anchor's history.
 #[must_use]
 pub(crate) fn decode(payload: &[u8], history: &History) -> Option<Losses> {
     let count = payload.len() / ENTRY_BYTES;
@@ -183,7 +184,7 @@ mod tests {
         }
     }
 
-    /// Returns a history with this newest life and with a chain link of life 3.
+    /// Returns a history whose newest life is `newest`. Its chain has a link for life 3.
     fn history(newest: u32) -> History {
         let sizes = SegmentSizes::fixed(64 << 20);
         let mut history = History::begin(Uuid([1; 16]), 1, Scheme::Differential, 1, sizes);

@@ -19,14 +19,14 @@ pub struct Means<'a> {
     pub memory: &'a Arc<MemoryAccount>,
     /// The player of page records.
     pub records: PagePlayer,
-    /// The kinds of frames that other owners play after this recovery. Any other frame that is not for this recovery
-    /// ends it with an error.
+    /// The kinds of frames that other owners play after this recovery. The recovery fails at a frame that neither
+    /// `records` nor a later owner plays.
     pub later: Claims,
-    /// Level and threads.
+    /// The level, the threads and the memory budget.
     pub schedule: &'a Schedule,
-    /// Time, for the report.
+    /// The clock that measures times for the report.
     pub clock: &'a dyn Clock,
-    /// The counters in which the recovery reports its progress.
+    /// The counters of the recovery's progress.
     pub progress: &'a Progress,
     /// The inputs for building the indexes. `None`: no indexes are built.
     pub indexing: Option<Indexing<'a>>,

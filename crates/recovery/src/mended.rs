@@ -1,5 +1,5 @@
-//! A stream's log as [`salvage`](crate::salvage) reads it. Files of other streams or databases are left out, and a file
-//! that is shorter than its segment is extended with zeros.
+//! A stream's log as [`salvage`](crate::salvage) reads it. Files of other streams or databases are left out. A file
+//! that is shorter than its segment is padded with zeros.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use perdura_device::{Access, Disk, File, ReadDir, ReadFile, ReadOnly};
 use perdura_wal::History;
 use perdura_wal::segment::{LOG_DIR, SegmentId, check_header, is_foreign};
 
-/// A stream's log that can only be read.
+/// A read-only view of a stream's log.
 pub struct MendedLog {
     disk: Arc<dyn Disk>,
-    /// The segments that belong to the stream, and the length that each must have.
+    /// The names and the required lengths of the stream's segments.
     segments: BTreeMap<String, u64>,
 }
 
@@ -24,7 +24,7 @@ impl MendedLog {
     /// Finds the segments of a stream, and returns its log.
     ///
     /// # Errors
-    /// The disk's. A missing directory is no error: it counts as an empty log.
+    /// Errors of the disk. But a missing directory counts as an empty log.
     pub fn open(disk: &Arc<dyn Disk>, anchor: &History, stream: StreamId) -> Result<Arc<dyn Disk>> {
         let names = match disk.list(LOG_DIR) {
             Ok(names) => names,
@@ -51,6 +51,7 @@ impl MendedLog {
             let foreign = check_header(id, &anchor.uuid, &header[..got])
                 .is_err_and(|fault| is_foreign(&fault));
             if !foreign {
+                debug_assert!(span.bytes >= to_u64(SECTOR_BYTES), "a segment has a header");
                 segments.insert(id.path(), span.bytes);
             }
         }
@@ -96,7 +97,7 @@ impl ReadDir for MendedLog {
     }
 }
 
-/// A segment's file, extended to the length that the segment must have.
+/// A read-only view of a segment's file, padded with zeros to the length that the segment must have.
 pub struct Padded {
     file: Arc<dyn File>,
     len: u64,
@@ -111,7 +112,11 @@ impl ReadFile for Padded {
         let rest = self.len.saturating_sub(offset).min(to_u64(buf.len()));
         let buf = &mut buf[..to_usize(rest)];
         buf.fill(0);
-        // Unreadable bytes are read as zeros, so no block that contains them passes its check.
+        debug_assert!(
+            offset <= self.len || buf.is_empty(),
+            "nothing lies beyond the segment's end"
+        );
+        // Unreadable bytes become zeros. A block that contains them then fails its check.
         match self.file.read_at(offset, buf) {
             Ok(_) => {}
             Err(error) if error.is_unreadable() => buf.fill(0),

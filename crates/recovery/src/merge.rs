@@ -1,17 +1,20 @@
-//! Plays streams whose records must be applied in a global order. Each worker merges all streams by the global serial
+//! Plays the records of all streams in the order of their serial numbers. Each worker merges all streams by serial
 //! number and applies the changes of the partitions assigned to it.
 //!
-//! With one worker this is the paper's PL2P: disks are read in parallel and one thread plays. A design of today would
-//! use PL2P with several workers. All changes of a slot are applied by one worker, so they keep their order.
+//! With one worker this is the paper's PL2P: disks are read in parallel and one thread plays. A modern design would use
+//! PL2P with several workers. All changes of a slot are applied by the same worker, so they keep their order.
 //!
-//! The workers play one life of the database after another. Before they play a life, they undo the unfinished
-//! transactions of the life before it, because the records of the new life may change the same slots again.
+//! The workers play the lives of the database in order. Before a life, the workers undo the unfinished transactions of
+//! the previous life, because records of the new life may change the transactions' slots again.
 //!
-//! Redo begins at the begin mark of the page's image in *every* stream. A stream may be read from further back because
-//! a transaction was open when the checkpoint began. Redoing records before the mark would restore old bytes of slots
-//! that records of another stream, before that stream's mark, have changed since. This relies on one premise: the begin
-//! marks of all streams are one instant in the order of serial numbers. `Window::begin` must therefore give no serial
-//! number to a change between two of the marks.
+//! The checkpoint that wrote a page's image has a begin mark in *every* stream. Redo of the page begins at these marks.
+//! If a transaction was open when the checkpoint began, a stream may be read from a position before its mark. Records
+//! before the mark must not be redone. The image may already hold a later change of the record's slot. This later
+//! change was logged in another stream, before the mark of that stream. Redo would overwrite the later change with
+//! older bytes.
+//!
+//! The marks are sufficient only on one premise: in the order of serial numbers, the begin marks of all streams lie
+//! between two consecutive changes. So while `Window::begin` writes the marks, no change may get a serial number.
 //!
 //! # Source
 //! *Differential Logging* (000), section 5.1: "merges them by the serialization order".
@@ -36,8 +39,9 @@ use crate::source::{Frames, LogSource};
 use crate::stats::ReplayStats;
 use crate::undo::undo_losers;
 
-/// One change in a unit: its order number and the range of its payload. The last entry of a unit marks the unit's end
-/// and has no payload. Every worker stops at the same unit boundary, so units can be freed in lockstep.
+/// The order number of one change, and the range of the change's payload in its unit. A unit is a piece of a stream.
+/// The last entry of a unit marks the unit's end and has no payload. All workers stop at a common unit boundary, so all
+/// workers finish a unit before the unit is freed.
 struct Entry {
     number: u64,
     payload: Option<Range<usize>>,
@@ -49,7 +53,7 @@ struct Numbered {
     is_played: bool,
 }
 
-/// Returns the next unit of a part of the log, `None` at the part's end.
+/// A function that returns the next unit of the stream with the given index; `None` at the end of the stream.
 pub(crate) type Next<'n, S> = dyn FnMut(usize) -> Result<Option<Arc<SharedUnit<S>>>> + 'n;
 
 /// The position of one worker in a stream.
@@ -57,7 +61,7 @@ struct Head<S: LogSource> {
     unit: Option<Arc<SharedUnit<S>>>,
     entries: Vec<Entry>,
     at: usize,
-    /// The checkpoints whose begin marks the worker has passed in this stream.
+    /// The checkpoints that have begun: the worker has passed their begin marks in this stream.
     begun: Vec<CkptEpoch>,
     /// A unit of a later life, kept until that life is played.
     parked: Option<Arc<SharedUnit<S>>>,
@@ -122,7 +126,7 @@ pub(crate) fn merge<I: Image, S: LogSource>(
 }
 
 impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
-    /// Returns the earliest life of which a stream still has an unplayed unit. `None`: no stream has any.
+    /// Returns the earliest life that has an unplayed unit. `None`: every unit was played.
     fn next_life(&self) -> Option<Incarnation> {
         let parked = self.heads.iter().filter_map(|head| head.parked.as_ref());
         parked.map(|unit| unit.life).min()
@@ -160,7 +164,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         head.unit.is_none() && head.parked.is_none() && !head.ended
     }
 
-    /// Makes a unit the stream's current unit, or parks it if it belongs to a later life.
+    /// Makes `unit` the stream's current unit, or parks it if it belongs to a later life than `life`.
     fn receive(
         &mut self,
         stream: usize,
@@ -212,7 +216,8 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         Ok(())
     }
 
-    /// Tests a frame by the gate. If the frame is a change, returns its order number and whether this worker plays it.
+    /// Decides whether this worker plays the change in a frame. Returns the decision with the change's order number.
+    /// Returns `None` if the frame has no change, or its page cannot be recovered.
     #[inline]
     fn frame(
         &mut self,
@@ -260,7 +265,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         }))
     }
 
-    /// Plays the changes of all streams in order, until one stream's unit ends.
+    /// Plays the changes of all streams in the order of their numbers, until one stream's current unit ends.
     fn play_until_a_unit_ends(&mut self) -> Result<()> {
         let heap = self.pass.heap;
         let units: Vec<_> = self.heads.iter().map(|head| head.unit.clone()).collect();
@@ -302,7 +307,8 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
         batch.play(heap)
     }
 
-    /// Undoes, on this worker's partitions, the changes of transactions that the life left open.
+    /// Undoes the changes of the transactions that were open when the life ended. Changes only this worker's
+    /// partitions.
     fn end_of_life(&mut self) -> Result<()> {
         let since = self.pass.means.clock.mono_ns();
         let (worker, workers) = (self.worker, self.workers);
@@ -322,7 +328,7 @@ impl<I: Image, S: LogSource> Merger<'_, '_, I, S> {
     }
 }
 
-/// Returns the number by which the streams are merged; `None` for a change without such a number.
+/// Returns the number by which a change is merged; `None` for a change without a number.
 fn order_number(change: &Change<'_>) -> Option<u64> {
     match change {
         Change::Assign(images) => Some(images.gseq),

@@ -1,14 +1,15 @@
-//! The table of restart methods. A row has a name, the schemes whose log the method reads, and a player.
+//! The table of restart methods. A row has a name, the schemes of the logs that the method reads, and a player.
 //!
-//! The [`Player`] of a method defines how the method plays a log. The [`Scheme`] of a log defines the requirements that
-//! every method must meet, above all the order of the records.
+//! The [`Player`] of a method defines how the method plays a log. The [`Scheme`] of a log defines the log's records,
+//! and the order in which every method must play them.
 //!
 //! # Source
-//! *Differential Logging* (000), table 2: DL1P, DL2P, PL2P. PL2P-part is our addition: several workers replay the same
-//! log, each only its own partitions. It is the baseline that a design of today would use. *Rethinking Main Memory OLTP
-//! Recovery* (001): value and command, which play ordered frames after the page records. *Implementing Performance
-//! Competitive Logical Recovery* (002): log0, log1, log2, sql1, sql2, which redo operations on a tree; aries is our
-//! addition.
+//! Methods DL1P, DL2P and PL2P are from *Differential Logging* (000), table 2. PL2P-part is our addition: several
+//! workers replay one log, and each worker replays only its own partitions. It is the baseline that a modern design
+//! would use. Methods value and command are from *Rethinking Main Memory OLTP Recovery* (001). They play ordered frames
+//! after the page records. Methods log0, log1, log2, sql1 and sql2 are from *Implementing Performance Competitive
+//! Logical Recovery* (002). They redo operations on a tree. Method aries is our addition, and redoes operations on a
+//! tree too.
 
 use perdura_wal::Direction;
 use perdura_wal::scheme::{Order, Scheme};
@@ -19,15 +20,17 @@ use crate::player::{Ahead, FrameOwner, Mergers, PagePlayer, Player, Table, TreeP
 /// A restart method.
 #[derive(Debug, Clone)]
 pub struct Method {
-    /// Its name on the command line.
+    /// The method's name on the command line.
     pub name: &'static str,
-    /// The schemes whose log the method can read. It may be the default of the first scheme only: see [`METHODS`].
+    /// The schemes of the logs that the method can read. The method can be the default only of the first scheme: see
+    /// [`METHODS`].
     pub schemes: &'static [Scheme],
     /// The player that plays the log.
     pub player: Player,
 }
 
-/// The schemes of trees, in the two orders that rows use. A row can only be the default of its first scheme.
+/// The schemes of trees, in the two orders that rows of [`METHODS`] use. A row can be the default only of its first
+/// scheme.
 const BY_KEY: &[Scheme] = &[Scheme::Logical, Scheme::Physiological];
 const BY_PAGE: &[Scheme] = &[Scheme::Physiological, Scheme::Logical];
 
@@ -45,7 +48,7 @@ const fn of_tree(
     }
 }
 
-/// All methods. The default of a scheme is the first row whose list of schemes begins with that scheme.
+/// All methods. The default method of a scheme is the topmost row with this scheme at the head of its `schemes`.
 pub const METHODS: &[Method] = &[
     Method {
         name: "differential",
@@ -122,7 +125,7 @@ impl Method {
             })
     }
 
-    /// Returns the highest level at which a scheme's records are still played in the order that they need.
+    /// Returns the highest level that plays a scheme's records in the required order.
     #[must_use]
     pub fn highest_level(scheme: Scheme) -> Level {
         match scheme.order() {
@@ -133,7 +136,7 @@ impl Method {
         }
     }
 
-    /// Fails if this method cannot restore a log of `scheme` at `level`.
+    /// Fails if this method cannot play a log of `scheme` at `level`.
     ///
     /// # Errors
     /// The reason, as text.
@@ -161,16 +164,16 @@ impl Method {
     }
 }
 
-/// The methods that a restart was given, at most one for each owner of records. An owner without a given method plays
-/// by the default method of its scheme.
+/// The chosen methods of a restart, at most one for each owner of records. Without a choice, the default method of the
+/// scheme plays the owner's records.
 #[derive(Debug, Clone, Default)]
 pub struct Methods(Vec<Method>);
 
 impl Methods {
-    /// Returns the methods with these names. `names` separates them by commas; `auto` names no method.
+    /// Returns the methods that `names` lists, separated by commas. The name `auto` is ignored.
     ///
     /// # Errors
-    /// A message about a name that is no method's, or about two methods that play the same records.
+    /// A message that names an unknown method, or two methods for the records of one owner.
     pub fn by_names(names: &str) -> Result<Methods, String> {
         let given = names.split(',').filter(|name| *name != "auto");
         let mut methods = Methods::default();
@@ -187,14 +190,14 @@ impl Methods {
         Ok(methods)
     }
 
-    /// Returns the method that was given for an owner's records, if any.
+    /// Returns the chosen method for an owner's records, if any.
     #[must_use]
     pub(crate) fn given(&self, owner: FrameOwner) -> Option<&Method> {
         let mut methods = self.0.iter();
         methods.find(|method| method.player.owner() == owner)
     }
 
-    /// Returns the names of the given methods, with `+` between them.
+    /// Returns the names of the chosen methods, with `+` between them.
     #[must_use]
     pub(crate) fn names(&self) -> String {
         let names: Vec<&str> = self.0.iter().map(|method| method.name).collect();
@@ -207,7 +210,7 @@ impl Methods {
         let method = self.given(FrameOwner::Pages).unwrap_or(Method::of(scheme));
         match method.player {
             Player::Pages(records) => records,
-            // A log with records of other owners has its page records in groups.
+            // If a log has records of another owner, its page records are in groups.
             Player::Ordered | Player::Tree(_) => PagePlayer::Group(Direction::Forward),
         }
     }

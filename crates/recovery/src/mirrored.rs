@@ -21,8 +21,8 @@ pub(crate) fn check_tail(options: &RestartOptions, anchor: &Anchor) -> Result<()
     }
 }
 
-/// Returns a notice for an operator who looks at the disks alone, that nodes may hold the end of the log. `cut` is the
-/// cut of the log on the disks. Returns `None` if nodes hold nothing.
+/// Returns a notice for an operator who reads the disks alone: nodes may hold the end of the log. `cut` is where the
+/// log on the disks is cut. Returns `None` if the anchor says that nodes hold nothing.
 #[must_use]
 pub fn undrained(anchor: &Anchor, cut: Option<&Cut>) -> Option<String> {
     let generation = anchor.mirrored?.generation;
@@ -39,7 +39,7 @@ pub fn undrained(anchor: &Anchor, cut: Option<&Cut>) -> Option<String> {
     ))
 }
 
-/// Refuses to find the end of the log from the disks alone if nodes may hold more of it.
+/// Fails if nodes may hold more of the log than the disks. The disks alone then do not show where the log ends.
 pub(crate) fn check_alone(anchor: &Anchor) -> Result<()> {
     match anchor.mirrored {
         None => Ok(()),
@@ -53,12 +53,12 @@ pub(crate) fn check_alone(anchor: &Anchor) -> Result<()> {
     }
 }
 
-/// Notes in the anchor's record of the next life that the end of the last life is given up. Returns the text of the
-/// loss.
+/// Adds an accepted loss to `record`, the anchor of the next life: the operator gives up the end of the last life's
+/// log. Returns a text that describes the loss.
 ///
 /// # Errors
-/// [`Error::Usage`] if there is nothing to give up: neither the anchor nor a block says that nodes may hold more.
-/// [`Error::LogFull`] if the anchor has no room for the note.
+/// [`Error::Usage`] if there is nothing to give up: neither the anchor nor the blocks say that nodes may hold more.
+/// [`Error::LogFull`] if the anchor has no room for the loss.
 pub(crate) fn give_up(
     record: &mut Anchor,
     before: &Anchor,

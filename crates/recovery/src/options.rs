@@ -15,19 +15,20 @@ use crate::ordered_player::OrderedPlayer;
 use crate::report::Progress;
 use crate::tree_means::TreeMeans;
 
-/// The treatment of the log's end if it was acknowledged when only nodes held it and the log's disks did not yet.
+/// The treatment of the log's end. If nodes mirror the log, the last transactions may have been acknowledged before
+/// they were on the log's disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tail {
-    /// The nodes were not read, so the log's disks must hold the whole log. A database whose anchor says that nodes may
-    /// hold more is refused.
+    /// The nodes were not read, so the log's disks must hold the whole log. A database is refused if the anchor says
+    /// that nodes may hold more.
     #[default]
     OnDisk,
-    /// The nodes were not read, and nothing will be changed. The restart reads the log on the disks, even if nodes may
-    /// hold more.
+    /// The nodes were not read, and the restart changes nothing. It reads the log on the disks even if nodes may hold
+    /// more.
     LookedAt,
-    /// The log was fetched from the arbiter and the nodes, and is on the log's disks.
+    /// The log's end was copied from the arbiter and the nodes to the log's disks.
     Drained,
-    /// The operator gives up the part of the log that only nodes may hold. The anchor keeps a note of that for ever.
+    /// The operator gives up the part of the log that only nodes may hold. The anchor keeps a note of this for ever.
     GivenUp,
 }
 
@@ -50,7 +51,7 @@ pub enum RestartMode {
     Real,
     /// The restart changes nothing on the disks: its writes go to memory.
     Dry,
-    /// As [`Dry`](Self::Dry), but pages that no image has are left empty, and their records are skipped.
+    /// As [`Dry`](Self::Dry), but a page without an intact copy stays empty, and the page's records are skipped.
     Salvage,
 }
 
@@ -69,33 +70,33 @@ impl RestartMode {
 pub struct RestartOptions {
     /// The disks.
     pub disks: Disks,
-    /// Time, for the report.
+    /// The clock that measures times for the report.
     pub clock: Arc<dyn Clock>,
-    /// Level, threads, memory.
+    /// The level, the threads and the memory budget.
     pub schedule: Schedule,
-    /// The methods that were chosen. An owner without a chosen method uses its default.
+    /// The methods that the operator chose. If no method was chosen for an owner, the default method plays its records.
     pub methods: Methods,
     /// The options for restarting the tree, if the database has one.
     pub tree: TreeMeans,
-    /// Plays the ordered frames. `None`: the restart fails if there is an ordered frame to play.
+    /// The player of ordered frames. `None`: the restart fails if there is an ordered frame to play.
     pub ordered: Option<Arc<dyn OrderedPlayer>>,
-    /// The end of the log in the archive, according to the archive's manifest. `None`: no archive is configured.
+    /// The end of the archived log, from the archive's manifest. `None`: no archive is configured.
     pub archived: Option<EpochEnds>,
-    /// The purpose.
+    /// The purpose of the restart.
     pub mode: RestartMode,
-    /// The treatment of the log's end that only nodes may hold.
+    /// The treatment of the log's end, which may be in the memory of nodes and not on the disks.
     pub tail: Tail,
     /// The memory account that the heap is charged to.
     pub memory: Arc<MemoryAccount>,
-    /// Reads the catalog from a heap whose table 0 is indexed.
+    /// The reader of the catalog.
     pub catalog: Arc<dyn ReadCatalog>,
-    /// The counters in which the restart reports its progress.
+    /// The counters of the restart's progress.
     pub progress: Arc<Progress>,
 }
 
 impl RestartOptions {
-    /// Returns the options of a real restart of a database that has page records only: no tables, no ordered frames, no
-    /// archive. The heap gets a separate memory account.
+    /// Returns the options for a real restart of a database that has only page records: no tables, no ordered frames,
+    /// no archive. The heap gets a new memory account.
     #[must_use]
     pub fn of_records(
         disks: Disks,

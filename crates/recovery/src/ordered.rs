@@ -1,29 +1,31 @@
-//! The second pass of a restart: plays the ordered frames, those of each partition in the order of their numbers.
+//! The second pass of a restart: plays the ordered frames of each partition in the order of their sequence numbers.
 //!
-//! The first pass leaves pages, catalog and indexes in the state of the log's end, except key-addressed tables, which
-//! are in the state of the image. The changes of these tables are in ordered frames (docs/formats/ordered.md). A frame
-//! depends on earlier ones through a row's bytes or a procedure's reads. Each frame names its partitions, with the
-//! transaction's number in each. The pass
-//! 1. reads the log once more, all streams together and epoch by epoch (`log`), without units that have no ordered
-//!    frames;
-//! 2. compares each frame's numbers with the image's. Frames that the image has are skipped; the numbers of the others
-//!    must follow without a gap (`admit`);
+//! The first pass brings pages, catalog and indexes to the state of the log's end. Key-addressed tables are still in
+//! the state of the image. Their changes are in ordered frames (docs/formats/ordered.md). A frame depends on earlier
+//! frames, because it changes the bytes of a row or calls a procedure that reads rows. Each frame names its partitions,
+//! and the transaction's sequence number in each partition. The pass
+//! 1. reads the log once more, all streams together and epoch by epoch (`log`). It skips units (pieces of a stream)
+//!    without ordered frames;
+//! 2. compares each frame's numbers with the image's numbers (`admit`). Frames that the image reflects are skipped. The
+//!    numbers of all other frames must follow without a gap;
 //! 3. plays a frame once it is at the head of the queues of *all* its partitions (`queues`), on as many threads as the
 //!    restart has (`play`).
 //!
-//! Within a partition a later number never has an earlier epoch, because both are taken under the partition's latch. So
-//! no frame has to wait for a frame of a later epoch. The bytes that are read ahead are bounded.
+//! A transaction gets its number and its epoch while it holds the partition's latch. So within a partition, a higher
+//! number never has an earlier epoch, and no frame has to wait for a frame of a later epoch. A limit bounds how many
+//! bytes are read ahead.
 //!
-//! The pass does not know the effect of a frame. It passes the frame to an [`OrderedPlayer`], which a layer that knows
-//! tables and procedures implements.
+//! The pass does not know the effect of a frame. It calls an [`OrderedPlayer`] with the frame. The layer that knows
+//! tables and procedures implements this trait.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), section 4.3: commands are executed again partition by partition. A
-//! command of several partitions is executed when all of them have come to it.
+//! command of several partitions is executed when every one of these partitions has reached the command.
 //!
 //! # Deviations
-//! The paper replays one log in one total order, or a log for each site. Here a log has any number of streams, and the
-//! partitions' numbers define the order across streams. The numbers also show lost and doubled frames.
+//! The paper replays one log in one total order, or a separate log for each site. Here a log has any number of streams,
+//! and the partitions' sequence numbers define the order across streams. The numbers also reveal lost and duplicate
+//! frames.
 
 mod admit;
 mod log;
@@ -58,7 +60,7 @@ use admit::Admission;
 use log::Epochs;
 use play::Pass;
 
-/// Returns the error for a frame whose payload cannot be read.
+/// Returns the error for a frame with an unreadable payload.
 #[must_use]
 pub fn malformed(family: Family, why: Malformed, origin: &Origin) -> Error {
     refuse(
@@ -75,7 +77,7 @@ pub(crate) struct Second<'a> {
     pub declared: Claims,
     /// The image's checkpoint epoch.
     pub k: CkptEpoch,
-    /// The number of each partition that the image reflects.
+    /// For each partition, the highest sequence number that the image reflects.
     pub pseq: Vec<u64>,
     pub heap: &'a Arc<Heap>,
     pub catalog: &'a Catalog,
@@ -86,8 +88,8 @@ pub(crate) struct Second<'a> {
 /// Plays the ordered frames of a log.
 ///
 /// # Errors
-/// Those of the log and the player. [`Error::Corrupt`] for frames of a family that is not declared, and for frames
-/// whose numbers are missing, doubled, or reflected by the image only in part. [`Error::Usage`] if there is a frame to
+/// Those of the log and the player. [`Error::Corrupt`] for a frame of an undeclared family, for a gap or a duplicate in
+/// a partition's numbers, and for a frame that the image reflects only in part. [`Error::Usage`] if there is a frame to
 /// play and no player.
 pub(crate) fn second_pass(second: &Second<'_>, log: &mut Decided) -> Result<OrderedReport> {
     #[cfg(feature = "flaws")]
@@ -150,7 +152,8 @@ fn play(second: &Second<'_>, log: &Decided) -> Result<OrderedReport> {
     })
 }
 
-/// Sets each partition's number to `numbers`, the highest that image and log have. New transactions get higher numbers.
+/// Sets the sequence number of each partition, so that new transactions get higher numbers. For each partition,
+/// `numbers` has the highest number in the image and in the log.
 pub(crate) fn set_numbers(heap: &Heap, numbers: &[u64]) {
     let partitions = (0..heap.geometry().partitions).map(PartitionId);
     assert_eq!(

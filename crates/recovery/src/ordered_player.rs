@@ -1,4 +1,5 @@
-//! The interface of a player of ordered frames. A layer above, which knows tables and procedures, implements it.
+//! The interface of a player of ordered frames. A layer above this crate implements it, because it knows tables and
+//! procedures.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -16,14 +17,14 @@ use crate::tables::Catalog;
 /// A frame that the second pass plays.
 #[derive(Debug, Clone)]
 pub struct OrderedFrame<'a> {
-    /// Its family, which decides how its payload is read.
+    /// The frame's family, which defines the form of the payload.
     pub family: Family,
-    /// Its payload, whose head is decoded.
+    /// The payload. Its head is already decoded.
     pub payload: OrderedPayload<'a>,
 }
 
 impl<'a> OrderedFrame<'a> {
-    /// Returns the transaction's partitions, and its number in each.
+    /// Returns the transaction's partitions, and the transaction's sequence number in each.
     #[must_use]
     pub fn parts(&self) -> &[Part] {
         &self.payload.head.parts
@@ -32,7 +33,7 @@ impl<'a> OrderedFrame<'a> {
     /// Returns the body of a command.
     ///
     /// # Errors
-    /// The position of the first byte that does not parse.
+    /// [`Malformed`] with the position of the first byte that does not parse.
     pub fn command(&self) -> Result<CommandFrame<'a>, Malformed> {
         debug_assert_eq!(self.family, Family::Commands, "the body of a command");
         self.payload.command()
@@ -49,31 +50,32 @@ impl<'a> OrderedFrame<'a> {
 /// A player of ordered frames, implemented by a layer that knows tables and procedures.
 ///
 /// Frames without a common partition may be played in parallel, on any thread. The player takes the latches of a
-/// frame's partitions itself. When a frame is played, all frames with smaller numbers in any of its partitions have
-/// been played, and no frame with a greater number. The first error ends the restart.
+/// frame's partitions itself. In each partition, frames are played in the order of their numbers. The first error ends
+/// the restart.
 pub trait OrderedPlayer: Debug + Send + Sync {
-    /// Begins the pass, when pages, catalog and indexes are complete. A restart calls this once, even if it had to load
-    /// its image again. `image` is the checkpoint epoch of the image, 0 without an image.
+    /// Begins the pass, after pages, catalog and indexes are complete. A restart calls this once, even if it has loaded
+    /// an image more than once. `image` is the checkpoint epoch of the image; 0 if there is no image.
     ///
     /// # Errors
     /// The player cannot work with this catalog.
     fn begin(&self, heap: &Arc<Heap>, catalog: &Catalog, image: CkptEpoch) -> Result<()>;
 
-    /// Plays a frame, and sets the numbers of its partitions to the frame's.
+    /// Plays a frame. Also sets the sequence number of each partition of the frame. The frame holds the number for each
+    /// partition.
     ///
     /// # Errors
-    /// The frame cannot be read (then [`malformed`](crate::ordered::malformed) makes the error), or its work cannot be
-    /// repeated.
+    /// The frame is unreadable, or the frame's changes or call cannot be repeated. For an unreadable frame,
+    /// [`malformed`](crate::ordered::malformed) makes the error.
     fn play(&self, frame: &OrderedFrame<'_>, origin: &Origin) -> Result<()>;
 
-    /// Ends the pass: all frames have been played.
+    /// Ends the pass, after all frames have been played.
     ///
     /// # Errors
-    /// The pass has ended in a state that no valid log leaves.
+    /// The state after the pass is a state that no valid log produces.
     fn finish(&self) -> Result<()>;
 
-    /// Returns the frames whose replay had another result than before the crash, if the player accepted the new
-    /// results.
+    /// Returns the frames whose results in the replay differ from the results before the crash. The default returns no
+    /// frames. It is for players whose [`play`](Self::play) fails at such a frame.
     fn divergences(&self) -> Divergences {
         Divergences::default()
     }

@@ -1,20 +1,21 @@
-//! The owners of log records. Everything that a restart plays has an owner, and [`OWNERS`] lists the owners in the
-//! order of a restart.
+//! The owners of log records. Each record that a restart plays has an owner. A restart calls the owners in the order of
+//! [`OWNERS`].
 //!
-//! | owner | frames | order in which it plays them | result of its redo |
+//! | owner | its frames | order in which it plays its frames | result of its redo |
 //! |---|---|---|---|
 //! | [`pages`] | groups and records of page changes | any, or by number | pages, catalog and indexes in memory |
 //! | [`ordered`] | effects and commands | by number within each partition | rows of key-addressed tables |
 //! | [`tree`] | operations, changes of structure, notes | by number over all streams | pages of trees on disk, and a list of losers |
 //!
 //! A restart decides where the log ends. Then each owner plays its frames, in the order of [`OWNERS`]. The log is made
-//! durable before the first owner that writes pages in place. Then the anchor names the new life, and the log opens.
-//! Losers are undone only after that. Otherwise a crash before the anchor names the life would make the next restart
-//! log the same compensations again.
+//! durable before the first owner that writes pages in place. After all owners have played, the anchor names the new
+//! life, and the log opens. After that, the new life undoes the *losers*, the open transactions of the last life. The
+//! undo must not begin before the anchor names the new life. Suppose that it did, and that the database crashed before
+//! the anchor's update. Then the next restart would log the losers' compensations a second time.
 //!
 //! # To add an owner
-//! Give its frames a kind in `perdura_wal::FrameKind`. Implement [`Owner`] in a file of this folder, and add it to
-//! [`OWNERS`] at its place in the order. No other code depends on the set of owners.
+//! Give its frames a kind in `perdura_wal::FrameKind`. Implement [`Owner`] in a file of this folder, and insert the
+//! owner into [`OWNERS`] in the right order. No other code depends on the set of owners.
 
 mod ordered;
 mod pages;
@@ -40,37 +41,37 @@ pub(crate) use pages::Loaded;
 #[cfg(test)]
 pub(crate) use pages::load;
 
-/// Every owner, in the order in which a restart plays their frames.
+/// All owners, in the order of playing.
 pub(crate) const OWNERS: [&dyn Owner; 3] = [&pages::Pages, &ordered::Ordered, &tree::Trees];
 
 /// An owner of records.
 pub(crate) trait Owner: Sync {
-    /// Returns its name in reports.
+    /// Returns the owner's name in reports.
     fn name(&self) -> &'static str;
 
-    /// Returns the kinds of frames that it plays after the first pass, in a database with this anchor.
+    /// Returns the kinds of frames that the owner plays after the first pass, in a database with this anchor.
     fn claims(&self, _: &Anchor) -> Claims {
         Claims::default()
     }
 
-    /// Returns whether its redo writes pages on the disks of a database with this anchor. If so, the log must be
-    /// durable first.
+    /// Returns whether the owner's redo writes pages on the disks of a database with this anchor. If so, the log must
+    /// be durable before the redo.
     fn writes_in_place(&self, _: &Anchor) -> bool {
         false
     }
 
-    /// Returns the method by which the owner plays its frames in a database with this anchor. `None`: the database has
-    /// no frames of the owner.
+    /// Returns the method that plays the owner's frames in a database with this anchor. `None`: the database has no
+    /// frames of the owner.
     fn method<'a>(&self, methods: &'a Methods, anchor: &Anchor) -> Option<&'a Method>;
 
-    /// Fails if the method that was given for the owner's frames cannot play the frames of a database with this anchor
-    /// at this level.
+    /// Fails if the operator chose a method for the owner's frames, and this method cannot play them. `anchor` is the
+    /// database's anchor. `level` is the level at which the method would play.
     ///
     /// # Errors
     /// The reason.
     fn fits(&self, methods: &Methods, anchor: &Anchor, level: Level) -> Result<(), String>;
 
-    /// Fails if the restart may not play the owner's frames. Called before anything is loaded.
+    /// Fails if this restart is not allowed to play the owner's frames. Called before anything is loaded.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -78,47 +79,48 @@ pub(crate) trait Owner: Sync {
         Ok(())
     }
 
-    /// Plays its frames, if the database has any.
+    /// Plays the owner's frames, if the database has any.
     ///
     /// # Errors
-    /// Those of the log, its pages and its player.
+    /// Errors of the log, of the owner's pages and of the owner's player.
     fn redo(&self, restart: &mut RestartRun<'_>) -> Result<()>;
 
-    /// Counts the records of a frame. Returns whether its payload parses; `None` for another owner's frame.
+    /// Counts, in `counts`, the groups, records or ordered frames that a frame holds. Returns whether the frame's
+    /// payload parses; `None` for a frame that does not belong to this owner.
     fn parses(&self, frame: Frame<'_>, counts: &mut FrameCounts) -> Option<bool>;
 
-    /// Returns a frame as text; `None` for another owner's frame.
+    /// Returns a frame as text; `None` for a frame that does not belong to this owner.
     fn dump(&self, frame: Frame<'_>) -> Option<FrameDump>;
 
-    /// Undoes the transactions that the last life left open in the owner's pages. The new life, which the anchor now
-    /// names, logs the undo. Returns the number of changes that were undone. An owner whose redo leaves nothing open
-    /// does nothing.
+    /// Undoes, in the owner's pages, the changes of transactions that the last life left open. Returns how many changes
+    /// were undone. Called after the anchor names the new life. The new life's log records the undo. If the owner's
+    /// redo leaves no transaction open, this method does nothing.
     ///
     /// # Errors
-    /// The log's and its pages'.
+    /// Errors of the log and of the owner's pages.
     fn settle(&self, _: &mut Open<'_>) -> Result<u64> {
         Ok(0)
     }
 
-    /// As [`settle`](Self::settle), after a restart that changes nothing on the disks: in memory and without logging.
-    /// The [`Gsn`] is the last number in the log.
+    /// Undoes changes like [`settle`](Self::settle), but in memory and without logging. Called after a restart that
+    /// changes nothing on the disks. The [`Gsn`] is the last number in the log.
     ///
     /// # Errors
-    /// Its pages'.
+    /// Those of the owner's pages.
     fn settle_in_memory(&self, _: &mut Option<RestartedTree>, _: Gsn) -> Result<u64> {
         Ok(0)
     }
 }
 
-/// The transactions that the last life left open, with the trees that the new life undoes them in.
+/// The open transactions of the last life, and the trees with the changes of these transactions.
 pub(crate) struct Open<'a> {
-    /// The trees, with the log of this life.
+    /// The trees, each with the log of the new life.
     pub trees: &'a [Arc<LiveTree>],
     /// The open transactions on rows of a tree.
     pub losers: Vec<Loser>,
 }
 
-/// The numbers of groups, records and ordered frames in a stream.
+/// Counts of groups, records and ordered frames in a stream.
 #[derive(Default)]
 pub(crate) struct FrameCounts {
     pub groups: u64,
@@ -130,15 +132,15 @@ pub(crate) struct FrameCounts {
 pub(crate) struct RestartRun<'a> {
     pub options: &'a RestartOptions,
     pub anchor: &'a Anchor,
-    /// The pages in memory and the log's end. Set by the first owner.
+    /// The pages in memory and the log's end. The first owner sets this field.
     pub loaded: Option<Loaded>,
-    /// The tree. Set by the tree's owner.
+    /// The restarted tree. The tree's owner sets this field.
     pub tree: Option<RestartedTree>,
     pub report: RestartReport,
 }
 
 impl<'a> RestartRun<'a> {
-    /// Makes the state of a restart before the first owner.
+    /// Makes the state of a restart in which no owner has played yet.
     pub fn new(
         options: &'a RestartOptions,
         anchor: &'a Anchor,
@@ -153,10 +155,10 @@ impl<'a> RestartRun<'a> {
         }
     }
 
-    /// Checks with every owner that its frames can be played.
+    /// Checks that every owner is able and allowed to play its frames.
     ///
     /// # Errors
-    /// The first refusal.
+    /// The error of the first owner that refuses.
     pub fn check(&self) -> Result<()> {
         let options = self.options;
         let fits = check_methods(&options.methods, self.anchor, options.schedule.level);
@@ -168,7 +170,7 @@ impl<'a> RestartRun<'a> {
     /// read.
     ///
     /// # Errors
-    /// The owner's.
+    /// The owner's error.
     pub fn redo(&mut self, owner: &dyn Owner) -> Result<()> {
         let before = self.log_reads();
         owner.redo(self)?;
@@ -192,7 +194,7 @@ impl<'a> RestartRun<'a> {
         Ok(())
     }
 
-    /// Returns the reads of the log since the decision about its end.
+    /// Counts how often the log was read since the log's end was decided, and how many bytes were read.
     fn log_reads(&self) -> UnitReads {
         let scans = self.loaded.iter().flat_map(|loaded| &loaded.log.scans);
         scans.fold(UnitReads::default(), |all, scan| {
@@ -213,7 +215,7 @@ impl<'a> RestartRun<'a> {
     }
 }
 
-/// Fails if a given method cannot restart a database with this anchor at this level.
+/// Fails if a method that the operator chose cannot restart a database with this anchor at this level.
 ///
 /// # Errors
 /// The reason.
@@ -222,15 +224,16 @@ pub fn check_methods(methods: &Methods, anchor: &Anchor, level: Level) -> Result
     owners.try_for_each(|owner| owner.fits(methods, anchor, level))
 }
 
-/// Returns whether a restart of a database with this anchor writes pages to its disks, in addition to log and anchor.
+/// Returns whether a restart of a database with this anchor writes pages to disks. Writes to the log and to the anchor
+/// do not count.
 #[must_use]
 pub fn writes_in_place(anchor: &Anchor) -> bool {
     OWNERS.iter().any(|owner| owner.writes_in_place(anchor))
 }
 
-/// Returns the names of the methods by which a database with this anchor is restarted. These are the given methods, if
-/// there are any. Otherwise they are the methods of the owners after the first, or of the first owner if no other owner
-/// has frames.
+/// Returns the names of the restart methods of a database with this anchor. If the operator chose methods, returns
+/// their names. Otherwise returns the default methods of the owners after the first owner. If only the first owner has
+/// frames, returns its default method.
 pub(crate) fn method_names(methods: &Methods, anchor: &Anchor) -> String {
     let given = methods.names();
     if !given.is_empty() {
@@ -245,8 +248,8 @@ pub(crate) fn method_names(methods: &Methods, anchor: &Anchor) -> String {
     }
 }
 
-/// Returns a frame as text. Its owner writes the text, except for frames without an owner: these describe the log or a
-/// checkpoint.
+/// Returns a frame as text. The frame's owner writes the text. Frames about the log itself or about a checkpoint have
+/// no owner. The module `dump` writes the text of frames without an owner.
 #[must_use]
 pub fn dump(frame: Frame<'_>) -> DumpedFrame {
     let by_owner = OWNERS.iter().find_map(|owner| owner.dump(frame));
@@ -262,7 +265,8 @@ pub fn dump(frame: Frame<'_>) -> DumpedFrame {
     }
 }
 
-/// Returns the kinds of frames that the owners claim for passes after the first, in a database with this anchor.
+/// Returns the kinds of frames that are played after the first pass, in a database with this anchor. The owners claim
+/// these kinds.
 pub(crate) fn claims(anchor: &Anchor) -> Claims {
     let claims = OWNERS.iter().map(|owner| owner.claims(anchor));
     claims.fold(Claims::default(), Claims::and)

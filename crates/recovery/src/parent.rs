@@ -1,8 +1,9 @@
-//! The database that this one was restored from: the section `PRNT` of the anchor (docs/formats/anchor.md).
+//! The parent of a restored database, that is, the database it was restored from: the section `PRNT` of the anchor
+//! (docs/formats/anchor.md).
 //!
-//! A restored database never continues its parent's history: it has its own identity and epochs. The section keeps the
-//! parent's identity and the last epoch of the parent that was restored. So an operator who needs an earlier moment
-//! knows whose archive to use. Each manifest of the restored database's own archive also names both.
+//! A restored database has its own identity and epochs, and never continues the parent's history. The section keeps the
+//! parent's identity and the last of the parent's epochs that was restored. So an operator knows that earlier moments
+//! are in the parent's archive. Each manifest of the restored database's own archive also has this identity and epoch.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Epoch, Uuid};
@@ -21,7 +22,7 @@ pub(crate) fn encode(parent: &Parent) -> Vec<u8> {
     out
 }
 
-/// Decodes a payload of [`encode`]. `None`: [`encode`] does not write such a payload.
+/// Decodes a payload that [`encode`] wrote. `None`: [`encode`] never writes this payload.
 #[must_use]
 pub(crate) fn decode(payload: &[u8]) -> Option<Parent> {
     let mut r = Reader::new(payload);

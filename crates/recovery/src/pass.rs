@@ -1,4 +1,4 @@
-//! One pass over a log: the state that its players share, whatever threads they run on.
+//! One pass over a log: the state that the players of the log's streams share, on any threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,7 +20,7 @@ pub(crate) struct Pass<'a, I, S> {
     pub log: &'a S,
     pub means: &'a Means<'a>,
     pub routes: Routes,
-    /// The player of each part of the log.
+    /// The player of each part of the log. A part is one stream.
     pub streams: Vec<StreamPlayer>,
     stats: Mutex<ReplayStats>,
     undo_ns: AtomicU64,
@@ -47,18 +47,19 @@ impl<'a, I, S: LogSource> Pass<'a, I, S> {
         }
     }
 
-    /// Adds the counts of a unit or a worker.
+    /// Adds the counts of one unit or one worker to the counts of the pass.
     pub fn add_stats(&self, stats: ReplayStats) {
         self.stats.lock().merge(stats);
     }
 
-    /// Counts the time since `since_ns` as time of undoing. Workers undo in parallel, so only the longest time counts.
+    /// Counts the time since `since_ns` as time spent undoing. Workers undo in parallel, so only the longest time
+    /// counts.
     pub fn add_undo(&self, since_ns: u64) {
         let spent = self.means.clock.mono_ns().saturating_sub(since_ns);
         self.undo_ns.fetch_max(spent, Ordering::Relaxed);
     }
 
-    /// Returns the counts and the seconds spent undoing. Called when everything is played.
+    /// Returns the counts, and the time of the undo in seconds. Called after everything was played.
     pub fn into_figures(self) -> (ReplayStats, f64) {
         let stats = self.stats.into_inner();
         let skipped: u64 = stats.skipped.values().sum();
@@ -73,13 +74,13 @@ impl<'a, I, S: LogSource> Pass<'a, I, S> {
     }
 }
 
-/// A unit of log that several players share. The first player that needs it opens it.
+/// A unit (a piece of a stream) for several players. The first player that needs the unit opens it.
 pub(crate) struct SharedUnit<S: LogSource> {
-    /// Its number within its part of the log, oldest first.
+    /// The index of the unit within its part of the log; 0 is the oldest unit.
     pub number: usize,
-    /// The life of the database that wrote it.
+    /// The life of the database that wrote the unit.
     pub life: Incarnation,
-    /// Bytes of memory that it took when it was read.
+    /// Bytes of memory that the unit took when it was read.
     pub bytes: u64,
     raw: Mutex<Option<S::Raw>>,
     open: OnceLock<<S::Raw as Raw>::Open>,
@@ -96,10 +97,10 @@ impl<S: LogSource> SharedUnit<S> {
         }
     }
 
-    /// Returns the frames.
+    /// Returns the unit's frames. The first call decodes them.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a block is damaged.
+    /// [`Error::Corrupt`] if a block is damaged. Later calls then return [`Error::Stopped`].
     pub fn open(&self) -> Result<&<S::Raw as Raw>::Open> {
         let mut raw = self.raw.lock();
         if let Some(raw) = raw.take() {

@@ -1,4 +1,4 @@
-//! The positions of an image's pages in its files; see [`crate::image`].
+//! The positions of an image's pages in the image's files; see [`crate::image`].
 
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
@@ -32,8 +32,8 @@ pub fn disk_of(partition: PartitionId, disks: usize) -> usize {
     usize::from(partition.0) % disks
 }
 
-/// Computes the places of a database's pages. They never change, because they depend only on the geometry and the
-/// number of image disks.
+/// The places of a database's pages. A page's place never changes, because it depends only on the geometry and on how
+/// many image disks there are.
 #[derive(Debug, Clone, Copy)]
 pub struct Places {
     geometry: Geometry,
@@ -48,8 +48,8 @@ struct Extent {
 }
 
 impl Extent {
-    /// Returns the extent that contains a local index. Up to the end of the first chunk, the extents have 1, 1, 2, 4,
-    /// ... pages; after that, each extent is a chunk.
+    /// Returns the extent that contains the page with the local index `local`. The extents of the first chunk have 1,
+    /// 1, 2, 4, ... pages. After the first chunk, each chunk is one extent.
     fn of(local: u32, chunk_pages: u32) -> Extent {
         if local >= chunk_pages {
             let start = local - local % chunk_pages;
@@ -70,13 +70,13 @@ impl Extent {
 }
 
 impl Places {
-    /// Returns the places in the images of the anchor's database.
+    /// Returns the places for the images of a database with this anchor.
     #[must_use]
     pub fn of(anchor: &Anchor) -> Places {
         Places::new(anchor.geometry, u32::from(anchor.images.disks))
     }
 
-    /// Returns the places in images that are spread over `disks` disks.
+    /// Returns the places for images on `disks` disks.
     #[must_use]
     pub fn new(geometry: Geometry, disks: u32) -> Places {
         assert!(disks > 0, "images are on at least one disk");
@@ -101,8 +101,8 @@ impl Places {
             extent.pages,
             extent.start
         );
-        // `here` is the number of partitions on the same disk, and `before` the number of those that come before this
-        // partition.
+        // `here` counts the partitions on the same disk. `before` counts the partitions on that disk that come before
+        // this partition.
         let others = u32::from(self.geometry.partitions) - partition % self.disks;
         let here = u64::from(others.div_ceil(self.disks));
         let before = u64::from(partition / self.disks);
@@ -178,7 +178,7 @@ mod tests {
         for shape in shapes() {
             let here = u64::from(u32::from(shape.geometry.partitions).div_ceil(shape.disks));
             for pages in 1..3 * u32::from(shape.geometry.chunk_pages) {
-                // Finds the end of the first disk's file.
+                // The length of the first disk's file, in pages.
                 let mut longest = 0;
                 for partition in (0..shape.geometry.partitions)
                     .filter(|partition| u32::from(*partition) % shape.disks == 0)

@@ -1,11 +1,13 @@
-//! The plan of a load: which image is loaded, and which pages come from the other image.
+//! The plan of a load: the image to load, and the pages to load from the older image instead.
 //!
-//! The restart loads the newest image that can be read, and accepts a page only if it matches the directory. It takes a
-//! damaged page from the older image, whose epoch is then the page's base. The rule for records is the same for such a
-//! page, with a smaller k, and the log is read from further back. This is why a database keeps both images, and the log
-//! back to the begin of the older image. Damaged pages are found while pages are loaded, when records may already have
-//! been played. The restart then makes a new plan, which takes the damaged pages into account, and starts over. At that
-//! point nothing durable has been changed. The module `choice` holds the decision as a table.
+//! The restart loads the newest image that can be read, and accepts a page only if it matches the directory. If a page
+//! of that image is damaged, the restart takes the page from the older image. The module `rule` then tests this page's
+//! records against the older image's checkpoint epoch. The log is read from an earlier position. So a database keeps
+//! two images, and all log that a restart from the older image needs.
+//!
+//! A damaged page is found only when it is loaded. Some records may have been played by that time, but nothing durable
+//! has changed. The restart makes a new plan, which takes the damaged pages from the older image, and starts over. The
+//! module `choice` has a table that chooses an image.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,7 +31,7 @@ use crate::rule::ImageKind;
 
 mod choice;
 
-/// The most pages of one read.
+/// The maximum number of pages of one read.
 const RUN_PAGES: usize = 64;
 
 /// Pages of one partition that lie side by side in one image.
@@ -40,33 +42,33 @@ pub(crate) struct Run {
     pub entries: Vec<(u32, DirEntry)>,
 }
 
-/// A plan: the pages that are loaded into memory, and the positions from which the log is read.
+/// A plan: the pages to load into memory, and the first position to read in each stream.
 pub struct ImagePlan {
     /// The newest usable image. `None`: there is no image yet.
     pub slot: Option<ImageSlot>,
-    /// The checkpoint epoch of that image.
+    /// The checkpoint epoch of the image in `slot`.
     pub k: CkptEpoch,
-    /// The directory of that image, without its damaged pages.
+    /// The directory of the image in `slot`, without the entries of damaged pages.
     pub directory: Directory,
-    /// The sequence number of each partition that the image reflects; zeros without a consistent image.
+    /// For each partition, the highest sequence number that the image reflects; 0 if the image is not consistent.
     pseq: Vec<u64>,
-    /// The sidecar of each partition: entries of its hash index.
+    /// The sidecar of each partition, a copy of the partition's hash index.
     pub sidecars: Vec<Vec<u8>>,
-    /// The position from which each stream must be read.
+    /// The position in each stream where reading must begin.
     pub begin: Vec<Pos>,
-    /// Pages that come from the older image.
+    /// Pages to load from the older image.
     pub rebuilt: BTreeSet<PageId>,
-    /// Pages that no image has. They are left empty, and their records are skipped.
+    /// Pages without an intact copy in the images. These pages are left empty, and their records are skipped.
     pub lost: BTreeSet<PageId>,
-    /// Slots with a complete image that is damaged, wholly or in part. The anchor must not name such an image again
-    /// before it is rewritten. A damaged slot is also the next to be rewritten, because the other slot has the only
-    /// good image.
+    /// Slots whose image is damaged, although the last life's anchor names it as complete. The next life's anchor must
+    /// not name it as complete until a checkpoint has rewritten it. The next checkpoint rewrites the damaged slot,
+    /// because the other slot has the only good image.
     pub damaged: Vec<ImageSlot>,
     /// Notes for an operator.
     pub notes: Vec<String>,
-    /// The number of pages to load.
+    /// Count of pages to load.
     pub pages: u64,
-    /// The bytes of pages and directories to load.
+    /// Bytes of pages and directories to load.
     pub bytes: u64,
     pub(crate) newest: Base,
     pub(crate) older: Base,
@@ -74,9 +76,9 @@ pub struct ImagePlan {
     pub(crate) files: BTreeMap<ImageSlot, Vec<ImageFile>>,
     pub(crate) places: Places,
     pub(crate) runs: Vec<Vec<Run>>,
-    /// Pages that turned out to be damaged while they were loaded.
+    /// Pages that the load found to be damaged.
     pub(crate) bad: Mutex<BTreeSet<BadPage>>,
-    /// Buffers of runs that were played, to be used again.
+    /// Buffers that are free again, because their runs were played.
     pub(crate) buffers: Mutex<Vec<AlignedBuf>>,
 }
 
@@ -89,11 +91,11 @@ struct Candidate {
 /// A page of one image that does not match the image's directory. The other image may have the page intact.
 pub type BadPage = (ImageSlot, PageId);
 
-/// Decides which pages to load into a heap of this shape. `bad` are the pages that earlier attempts found damaged;
-/// `lost` are the pages that are to be left empty.
+/// Decides which pages to load into a heap of this shape. `bad` has the pages that earlier attempts found damaged.
+/// `lost` has the pages that stay empty.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if no complete image can be read, or if the other image cannot replace a page in `bad`.
+/// [`Error::Corrupt`] if no complete image can be read, or the older image cannot replace a page in `bad`.
 pub fn plan_image(
     geometry: &Geometry,
     data: &dyn Disk,
@@ -146,8 +148,8 @@ pub fn plan_image(
     }
 }
 
-/// Returns the slots of the complete images, by [`Rank::index`]. If the scheme has no page records, the older image is
-/// left out, because no records bring its pages to the state of the newer image.
+/// Returns the slots of the complete images, indexed by [`Rank::index`]. If the scheme has no page records, leaves out
+/// the older image, because no records can bring its pages to the state of the newer image.
 fn by_age(anchor: &Anchor) -> [Option<ImageSlot>; 2] {
     let mut slots = ImageSlot::ALL.map(|slot| anchor.image(slot).is_complete().then_some(slot));
     slots.sort_by_key(|slot| std::cmp::Reverse(slot.map(|slot| anchor.image(slot).k)));
@@ -157,7 +159,8 @@ fn by_age(anchor: &Anchor) -> [Option<ImageSlot>; 2] {
     slots
 }
 
-/// The complete images, and the results of opening those that were opened. The arrays are indexed by [`Rank::index`].
+/// The slots of the complete images, and the result of opening each image that was opened. [`Rank::index`] indexes the
+/// arrays.
 struct Candidates<'a> {
     geometry: &'a Geometry,
     data: &'a dyn Disk,
@@ -179,7 +182,8 @@ impl Candidates<'_> {
         }
     }
 
-    /// Returns whether pages of the newer image cannot be replaced by pages of the older image.
+    /// Returns whether the newer image is consistent, that is, all its pages are as of one instant. Pages of the older
+    /// image cannot replace pages of a consistent image.
     fn is_whole(&self) -> bool {
         let newer = self.slots[Rank::Newer.index()];
         newer.is_some_and(|slot| self.anchor.image(slot).consistent)
@@ -208,7 +212,7 @@ impl Candidates<'_> {
         }
     }
 
-    /// Takes the error with which opening an image failed.
+    /// Removes and returns the error with which the image of this rank failed to open.
     fn error(&mut self, rank: Rank) -> Error {
         match self.opened[rank.index()].take() {
             Some(Err(error)) => error,
@@ -216,7 +220,8 @@ impl Candidates<'_> {
         }
     }
 
-    /// Returns the plan that loads this image. If the newer image was passed over, the plan has a note on it.
+    /// Returns the plan that loads the image of this rank. If it is the older image, a note in the plan says why the
+    /// newer image is not loaded.
     fn plan(&mut self, rank: Rank, lost: &BTreeSet<PageId>) -> ImagePlan {
         let mut plan = ImagePlan::empty(self.anchor, self.images.len());
         let newer = (self.slots[0], &self.opened[0]);
@@ -238,8 +243,9 @@ impl Candidates<'_> {
     }
 }
 
-/// Returns whether an error is damage that an older image can replace: a missing file, something else in its place, or
-/// a sector that the disk does not return. Other failures (no rights, no file handles) do not prove the image damaged.
+/// Returns whether an error proves damage of an image, so that the older image may be loaded. Damage is a missing file,
+/// a wrong kind of file, wrong contents, or an unreadable sector. Other failures (no rights, no file handles) do not
+/// prove that the image is damaged.
 fn is_damage(error: &Error) -> bool {
     error.is_not_found()
         || error.is_of_another_kind()
@@ -355,7 +361,7 @@ impl ImagePlan {
         );
     }
 
-    /// Leaves pages empty, even if the image or the log has data of them.
+    /// Plans to leave the pages in `lost` empty, even if the image or the log has data of these pages.
     fn do_without(&mut self, geometry: &Geometry, lost: &BTreeSet<PageId>) {
         for page in lost {
             let partition = geometry.partition_of_page(*page);
@@ -375,7 +381,7 @@ impl ImagePlan {
         runs.map(|run| to_u64(run.entries.len())).sum()
     }
 
-    /// Removes pages from the runs.
+    /// Removes `pages` from the runs to load.
     fn leave_out(&mut self, geometry: &Geometry, pages: &BTreeSet<PageId>) {
         for run in self.runs.iter_mut().flatten() {
             let partition = run.partition;
@@ -387,7 +393,7 @@ impl ImagePlan {
         }
     }
 
-    /// Changes the plan to load damaged pages from the older image.
+    /// Changes the plan so that the pages in `bad` are loaded from the older image, `stand_in`.
     fn replace(
         &mut self,
         geometry: &Geometry,
@@ -405,8 +411,8 @@ impl ImagePlan {
             let local = geometry.local_index(*page);
             let disk = disk_of(partition, self.runs.len());
             self.directory.set(partition, local, DirEntry::default());
-            // If the older image does not list a page, the page has zeros in that image. It has zeros in memory too, so
-            // nothing is loaded.
+            // If the older image does not list a page, the page was all zeros in that image. A page in memory begins as
+            // zeros too, so nothing is loaded.
             let entry = stand_in.listed.directory.get(partition, local);
             if entry.is_present() {
                 self.runs[disk].push(Run {
@@ -442,20 +448,20 @@ impl ImagePlan {
         );
     }
 
-    /// Returns the sequence number of each partition that the image reflects: 0 if there is no image, or if it comes
-    /// from a fuzzy sweep.
+    /// Returns, for each partition, the highest sequence number that the image reflects. All numbers are 0 if there is
+    /// no image, or if a fuzzy sweep made the image.
     #[must_use]
     pub fn pseq(&self) -> &[u64] {
         &self.pseq
     }
 
-    /// Returns the pages that turned out to be damaged while they were loaded, and forgets them.
+    /// Returns the damaged pages that the load found, and empties the plan's set of damaged pages.
     #[must_use]
     pub fn take_bad(&self) -> BTreeSet<BadPage> {
         std::mem::take(&mut *self.bad.lock())
     }
 
-    /// Returns the error for damaged pages that nothing can replace.
+    /// Returns the error for damaged pages that the older image cannot replace.
     #[must_use]
     pub fn give_up(&self, bad: &BTreeSet<PageId>, why: &str) -> Error {
         let worst = bad.first().copied().unwrap_or_default();
@@ -471,7 +477,8 @@ impl ImagePlan {
         )
     }
 
-    /// Returns the slot of the image if all of memory was loaded from it. `None`: there is no image, or it is damaged.
+    /// Returns the slot of the loaded image if every page was loaded from it. `None`: there is no image, or the image
+    /// is damaged.
     #[must_use]
     pub fn trusted_slot(&self) -> Option<ImageSlot> {
         self.slot.filter(|slot| !self.damaged.contains(slot))

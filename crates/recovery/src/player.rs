@@ -1,17 +1,18 @@
-//! The players: the parts of a restart that process the frames of a log.
+//! The players: the code of a restart that applies the frames of a log.
 //!
-//! The player of page records plays in the first pass. It has three operations. `frame` takes a frame of a stream and
-//! tests its records against the gate. `end_of_life` ends one life of the database. `finish` does the remaining work
-//! once the log has been played.
+//! The player of page records plays in the first pass. It has three operations. `frame` takes a frame of a stream,
+//! tests the frame's records against the gate (see [`rule`](crate::rule)), and applies the records that pass.
+//! `end_of_life` ends one life of the database. `finish` does the remaining work after the whole log has been played.
+//! *Losers* are transactions without a commit and without an abort.
 //!
-//! | records | `frame` | `end_of_life` | `finish` |
+//! | player | `frame` | `end_of_life` | `finish` |
 //! |---|---|---|---|
-//! | group | XORs page records by their epochs | | |
-//! | fate | XORs changes by their transaction's fate | forgets the fates | |
+//! | group | XORs page records, as their epochs decide | | |
+//! | fate | XORs changes, as the fate of their transaction decides | drops the fates | |
 //! | two-pass | XORs changes that the image does not have | notes the losers | undoes the losers |
 //! | merge | assigns changes after the image's begin mark, by order number | undoes the losers | |
 //!
-//! Frames of other owners are played after that: see `owner`.
+//! After the first pass, the second and later owners play their frames: see `owner`.
 
 use perdura_wal::{Direction, FrameKind};
 
@@ -22,16 +23,16 @@ pub use tree::{Ahead, Table, TreePlay};
 /// The player that a method names.
 #[derive(Debug, Clone, Copy)]
 pub enum Player {
-    /// Plays page records.
+    /// The player of page records.
     Pages(PagePlayer),
-    /// Plays ordered frames, after the page records.
+    /// The player of ordered frames, which plays after the page records.
     Ordered,
-    /// Plays operations on a tree in this way, after all other players.
+    /// The player of operations on a tree, which plays after all other players.
     Tree(TreePlay),
 }
 
 impl Player {
-    /// Returns the owner whose frames the player plays.
+    /// Returns the owner of the player's frames.
     #[must_use]
     pub(crate) fn owner(self) -> FrameOwner {
         match self {
@@ -42,7 +43,7 @@ impl Player {
     }
 }
 
-/// The owner whose frames a method plays.
+/// The owner of a method's frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FrameOwner {
     Pages,
@@ -53,19 +54,19 @@ pub(crate) enum FrameOwner {
 /// The player of page records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PagePlayer {
-    /// Groups of committed transactions. Their records may be played in any order; the direction in which the log is
-    /// read is a parameter.
+    /// Plays groups, which belong to committed transactions. Their records may be played in any order, so the direction
+    /// of reading the log is a parameter.
     Group(Direction),
-    /// Records of interleaved transactions, newest first. A transaction's end is read before its changes, so one pass
-    /// is enough.
+    /// Plays records of interleaved transactions, newest first. It reads a transaction's end before the transaction's
+    /// changes, so one pass is enough.
     Fate,
-    /// Records of interleaved transactions, oldest first. A second pass undoes the transactions that never ended.
+    /// Plays records of interleaved transactions, oldest first. A second pass undoes the losers.
     TwoPass,
-    /// Records with an order number. All streams are merged, life by life.
+    /// Plays records with an order number. It merges all streams, one life of the database after the other.
     Merge(Mergers),
 }
 
-/// The number of workers that merge. Each plays only its own partitions.
+/// The count of workers that merge. Each worker plays only its own partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mergers {
     /// One worker plays everything.
@@ -75,7 +76,7 @@ pub enum Mergers {
 }
 
 impl PagePlayer {
-    /// Returns the direction in which the log is read.
+    /// Returns the direction of reading the log.
     #[must_use]
     pub fn direction(self) -> Direction {
         match self {
@@ -85,7 +86,7 @@ impl PagePlayer {
         }
     }
 
-    /// Returns the kind of frames that hold its records.
+    /// Returns the kind of frames that hold the player's records.
     #[must_use]
     pub fn kind(self) -> FrameKind {
         match self {
@@ -94,8 +95,7 @@ impl PagePlayer {
         }
     }
 
-    /// Returns how many workers merge all streams if there are `threads` threads; 0 if each stream is played
-    /// separately.
+    /// Returns how many of `threads` threads merge all streams. Returns 0 if each stream is played separately.
     #[must_use]
     pub fn mergers(self, threads: usize) -> usize {
         match self {

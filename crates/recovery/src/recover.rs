@@ -1,8 +1,8 @@
-//! (image, log) → pages.
+//! The recovery of pages from an image and a log.
 //!
 //! [`recover`] uses neither the anchor nor files. It loads an [`Image`] and plays the page records of a [`LogSource`]
 //! up to the log's end. A restart calls it with the image and the log that the anchor names. After that, the restart
-//! makes the other owners play their records, and closes the incarnation.
+//! makes the later owners play their records, and closes the last life of the database.
 
 use std::sync::Arc;
 
@@ -23,20 +23,20 @@ pub use crate::stats::ReplayStats;
 pub struct State {
     /// The pages.
     pub heap: Arc<Heap>,
-    /// Pages of the image that were damaged. If it is not 0, the state is void, and the caller
-    /// plans another image.
+    /// Count of damaged pages in the image. If the count is not 0, the state is void, and the caller must recover again
+    /// with a new plan.
     pub damaged: u64,
     /// The tables, with their indexes built.
     pub tables: Tables,
     /// The counts of records.
     pub stats: ReplayStats,
-    /// The seconds for which disks and players were busy.
+    /// Busy times of disks and players.
     pub busy: Busy,
     /// The seconds spent undoing.
     pub undo_seconds: f64,
 }
 
-/// Recovers the pages that an image and a log hold.
+/// Recovers the pages from an image and a log.
 ///
 /// # Errors
 /// Those of the image, the log and the player.

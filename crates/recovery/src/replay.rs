@@ -1,10 +1,11 @@
-//! Implements the jobs of a restart from the anchor to the indexes: load the image, play the log, build
-//! the indexes. The schedule decides when each job runs and on which thread.
+//! The jobs of a restart that load the image, play the log and build the indexes. The schedule decides the time and the
+//! thread of each job.
 //!
-//! A unit of log is first *prepared*: its blocks are checked, its frames decoded and its records tested against the
-//! gate. The units of a stream are prepared in order, because some players collect the fates of transactions while they
-//! prepare. The unit is then *played*: the records that passed the gate are sorted by partition and applied. Preparing
-//! is cheap. Playing is slow, because it waits for memory accesses, and runs on any free thread.
+//! A unit is a piece of a log stream. A unit is first *prepared*: the blocks are checked, the frames decoded and the
+//! records tested against the gate. The units of a stream are prepared in order, because some players collect the fates
+//! of transactions during preparation. The unit is then *played*: the records that passed the gate are sorted by
+//! partition and applied. Preparing is cheap. Playing is slow, because it waits for memory accesses. Any free thread
+//! can play a unit.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -28,9 +29,9 @@ use crate::threads::run_threads;
 use crate::undo::undo_losers;
 use crate::work::Work;
 
-/// The facts that are known once the log's end is decided.
+/// The facts that are known after the end of the log has been decided.
 struct Decided {
-    /// The number of units in each part of the log.
+    /// Count of units in each part of the log. A part is one stream.
     units: Vec<usize>,
     /// The last epoch that the recovered state includes.
     epoch: Epoch,
@@ -48,7 +49,7 @@ pub(crate) struct Replay<'a, I, S> {
 
 /// The result of an attempt.
 pub(crate) struct Attempt {
-    /// The number of damaged pages in the image. If it is not 0, the attempt is void.
+    /// Count of damaged pages in the image. If it is not 0, the attempt is void.
     pub damaged: u64,
     /// The tables, with their indexes built.
     pub tables: Tables,
@@ -59,7 +60,7 @@ pub(crate) struct Attempt {
 }
 
 impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
-    /// Makes an attempt that has not begun.
+    /// Makes an attempt that the schedule has not begun.
     pub fn new(heap: &'a Arc<Heap>, image: &'a I, log: &'a S, means: &'a Means<'a>) -> Self {
         Replay {
             pass: Pass::begin(heap, image, log, means),
@@ -92,7 +93,7 @@ impl<'a, I: Image, S: LogSource> Replay<'a, I, S> {
         self.damaged.load(Ordering::Relaxed) > 0
     }
 
-    /// Ends the player of each part of the log, and runs a second pass if the players leave changes to undo.
+    /// Ends the player of each stream. If the players leave changes to undo, runs a second pass that undoes them.
     fn finish_players(&self) -> Result<()> {
         let threads = self.pass.means.schedule.threads;
         let mut losers = Vec::new();

@@ -1,4 +1,4 @@
-//! The progress of a restart while it runs, and its report afterwards.
+//! The progress of a running restart, and the report of a finished restart.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,17 +14,17 @@ mod tree;
 
 pub use tree::TreeReport;
 
-/// The phases, in order.
+/// The names of a restart's phases, in order.
 pub const PHASES: [&str; 5] = ["start", "load", "index", "replay", "done"];
 
-/// The progress of a restart, shared with the threads that answer clients during it.
+/// The progress of a restart, shared with the threads that answer clients during the restart.
 #[derive(Debug, Default)]
 pub struct Progress {
     phase: AtomicU8,
     done: AtomicU64,
-    /// The bytes that jobs have found. Each job adds its bytes when it knows their number.
+    /// The bytes that jobs have found so far. A job adds its count of bytes as soon as the job knows the count.
     total: AtomicU64,
-    /// The bytes that are likely according to the anchor. They count until jobs have found as many.
+    /// The bytes to expect according to the anchor. They are the total until jobs have found more.
     expected: AtomicU64,
     /// The highest percentage that was returned.
     shown: AtomicU8,
@@ -35,7 +35,7 @@ impl Progress {
         self.phase.store(phase, Ordering::Relaxed);
     }
 
-    /// Sets the expected bytes to those processed so far plus `bytes`, which the caller computed from the anchor.
+    /// Sets the expected bytes to the processed bytes plus `bytes`. The caller computed `bytes` from the anchor.
     pub(crate) fn expect(&self, bytes: u64) {
         let done = self.loaded_bytes();
         self.expected
@@ -50,28 +50,28 @@ impl Progress {
         self.done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the name of the phase.
+    /// Returns the name of the current phase.
     #[must_use]
     pub fn phase(&self) -> &'static str {
         let phase = usize::from(self.phase.load(Ordering::Relaxed));
         PHASES.get(phase).copied().unwrap_or("start")
     }
 
-    /// Returns the number of bytes of image and log processed.
+    /// Returns how many bytes of image and log were processed.
     #[must_use]
     pub fn loaded_bytes(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of bytes of image and log: the bytes found or the bytes expected, whichever are more.
+    /// Returns how many bytes image and log have: the bytes found so far or the bytes expected, whichever are more.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         let found = self.total.load(Ordering::Relaxed);
         found.max(self.expected.load(Ordering::Relaxed))
     }
 
-    /// Returns the percentage of the bytes that is processed, 0 to 100. It never falls, even if more bytes are found
-    /// than were expected.
+    /// Returns the percentage of the bytes that were processed, 0 to 100. The percentage never falls, even if jobs find
+    /// more bytes than were expected.
     #[must_use]
     pub fn percent(&self) -> u8 {
         if self.phase() == "done" {
@@ -85,8 +85,8 @@ impl Progress {
             .max(percent)
     }
 
-    /// Returns the estimated seconds left, if the rate stays that of the `elapsed` time. `None`: nothing was processed
-    /// yet.
+    /// Returns the estimated seconds left. Assumes that the rest is processed at the average rate of the `elapsed`
+    /// time. `None`: nothing was processed yet.
     #[must_use]
     pub fn eta_seconds(&self, elapsed: Duration) -> Option<u64> {
         let done = self.loaded_bytes();
@@ -96,8 +96,8 @@ impl Progress {
     }
 }
 
-/// Seconds by job. Restarts by any method report them. Jobs may overlap, depending on the level, so their sum may
-/// exceed the total.
+/// The seconds that a restart spent, by kind of job. Depending on the level, jobs may overlap, so the sum may exceed
+/// the total.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Seconds {
     /// The whole restart.
@@ -106,13 +106,13 @@ pub struct Seconds {
     pub backup_read: f64,
     /// Checking the image and putting it into memory, by the busiest thread.
     pub backup_play: f64,
-    /// Finding the log's end and reading the log, on its busiest disk.
+    /// Finding the log's end and reading the log, on the busiest of the log's disks.
     pub log_read: f64,
     /// Checking and playing the log, by the busiest thread.
     pub log_play: f64,
-    /// From the begin of the image's first job to the end of its last.
+    /// Time from the start of the image's first job to the end of the image's last job.
     pub backup_span: f64,
-    /// From the begin of the log's first job to the end of its last, including undoing.
+    /// Time from the start of the log's first job to the end of the log's last job, plus the time of the undo.
     pub log_span: f64,
     /// Building the indexes.
     pub index: f64,
@@ -120,7 +120,7 @@ pub struct Seconds {
     pub undo: f64,
 }
 
-/// The numbers of records by outcome.
+/// Counts of records by outcome.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Records {
     /// Records read.
@@ -133,12 +133,12 @@ pub struct Records {
     pub undone: u64,
 }
 
-/// The numbers of bytes read, by source.
+/// Counts of bytes read, by source.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Bytes {
-    /// Of the log.
+    /// Bytes of the log.
     pub log: u64,
-    /// Of the image.
+    /// Bytes of the image.
     pub backup: u64,
 }
 
@@ -159,12 +159,12 @@ pub struct OrderedReport {
     pub read_seconds: f64,
 }
 
-/// The log reads of one owner of records, counted from when the log's end was known.
+/// The amount of log that one owner of records has read since the log's end was decided.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct OwnerReads {
     /// The owner: `pages`, `ordered` or `tree`.
     pub owner: &'static str,
-    /// The number of reads. Each reads one unit.
+    /// Count of reads. Each read covers one unit, which is a piece of a stream.
     pub reads: u64,
     /// Bytes read, including the headers of blocks.
     pub bytes: u64,
@@ -173,7 +173,7 @@ pub struct OwnerReads {
 /// The whole report of a restart.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct RestartReport {
-    /// The method.
+    /// The name of the method, or the names of several methods with `+` between them.
     pub method: String,
     /// The scheme of the log.
     pub scheme: &'static str,
@@ -185,44 +185,45 @@ pub struct RestartReport {
     pub clean: bool,
     /// True if this was the database's first start.
     pub created: bool,
-    /// The image used: its slot, or `none`.
+    /// The slot of the loaded image, or `none`.
     pub image: String,
     /// The checkpoint epoch of the image.
     pub checkpoint: u64,
-    /// The durable epoch that was kept.
+    /// The last epoch that the restart kept.
     pub durable_epoch: u64,
-    /// The epoch that the anchor vouched for. A log that had ended before this epoch would have been refused. Between
-    /// this epoch and the durable epoch, a single stream does not show whether its log was cut or its tail torn.
+    /// The epoch that the anchor vouched for. A restart refuses a log that ends before this epoch. A log of one stream
+    /// may end after this epoch. This end does not show whether newer blocks were lost or the last write was torn.
     pub vouched_epoch: u64,
-    /// The time at which the vouched epoch was durable, microseconds since 1970.
+    /// The time when the vouched epoch became durable, in microseconds since 1970.
     pub vouched_us: u64,
-    /// The position at which each stream was cut.
+    /// The cut of each stream.
     pub cut: Vec<u64>,
     /// Blocks beyond the cut, which are void.
     pub void_blocks: u64,
     /// Transactions replayed.
     pub transactions: u64,
-    /// The new incarnation.
+    /// The number of the new life of the database.
     pub incarnation: u32,
     /// Seconds by phase.
     pub seconds: Seconds,
-    /// The numbers of records by outcome.
+    /// Counts of records by outcome.
     pub records: Records,
-    /// The numbers of bytes read, by source.
+    /// Counts of bytes read, by source.
     pub bytes: Bytes,
-    /// Reads of the log by owner, in the order in which owners play.
+    /// The amount of log that each owner has read. The owners are in the order in which they play.
     pub log_reads: Vec<OwnerReads>,
-    /// Page faults of the process during the restart, each of which maps memory. 0: not counted.
+    /// Page faults of the process during the restart. In each page fault the system maps memory. 0 if page faults were
+    /// not counted.
     pub page_faults: u64,
     /// Pages loaded from the image.
     pub pages_fetched: u64,
-    /// Index pages loaded; 0, because this store has no index pages.
+    /// Index pages loaded. Always 0, because the heap has no index pages on disk.
     pub index_pages_fetched: u64,
     /// Pages rebuilt from the older image.
     pub pages_rebuilt: u64,
     /// Rows found.
     pub rows: u64,
-    /// Rows whose index entry came from the image's sidecar.
+    /// Rows with an index entry from the image's sidecar.
     pub rows_from_sidecar: u64,
     /// The report on ordered frames, if the database may log any.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -230,17 +231,19 @@ pub struct RestartReport {
     /// The report on the tree, if the database has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeReport>,
-    /// Ordered frames whose replay had another result than before the crash, if the caller accepted such results.
+    /// Ordered frames whose results in the replay differ from the results before the crash. Empty unless the caller
+    /// accepts differences.
     #[serde(skip_serializing_if = "Divergences::is_empty")]
     pub divergences: Divergences,
-    /// The logical digest, if the caller requested it.
+    /// The digest of all rows, if the caller requested it.
     pub digest: Option<String>,
     /// Notes for an operator.
     pub notes: Vec<String>,
 }
 
 impl RestartReport {
-    /// Adds changes that were undone after the restart: their number, and the time that undoing them took, nanoseconds.
+    /// Adds an undo that followed the redo to the report. `changes` is the count of undone changes. `ns` is the time of
+    /// the undo, nanoseconds.
     pub fn took_back(&mut self, changes: u64, ns: u64) {
         let seconds = Duration::from_nanos(ns).as_secs_f64();
         self.records.undone += changes;
@@ -277,7 +280,7 @@ impl fmt::Display for RestartReport {
 }
 
 impl RestartReport {
-    /// Writes the lines on the restart and its image.
+    /// Writes the lines about the restart and its image.
     fn write_restart(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = &self.seconds;
         let way = if self.created {
@@ -307,7 +310,7 @@ impl RestartReport {
         )
     }
 
-    /// Writes the lines on page records and indexes.
+    /// Writes the lines about page records and indexes.
     fn write_log(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = &self.seconds;
         writeln!(
@@ -370,7 +373,7 @@ mod tests {
         assert_eq!(rate(3_000_000, f64::NAN), "");
     }
 
-    /// A client once saw 99 % when the image was loaded, and then 2 %, when the log was counted too.
+    /// Regression test: a client once saw 99 % before the log's bytes were added to the total, and 2 % afterwards.
     #[test]
     fn the_percentage_never_falls_and_counts_the_log_from_the_start() {
         let progress = Progress::default();
@@ -381,7 +384,7 @@ mod tests {
         progress.add_total(900);
         progress.add_done(500);
         assert_eq!(progress.percent(), 60);
-        // As with a damaged page: the restart makes a new plan and reads more of the log.
+        // The case of a damaged page: the restart makes a new plan and reads more of the log.
         progress.add_total(9000);
         assert_eq!(progress.percent(), 60);
         progress.expect(3000);

@@ -1,18 +1,20 @@
 //! Runs the phases of a restart in order. Nothing durable changes before the last phase, except pages of trees. So
-//! after a crash during a restart, the next start runs the same restart again.
+//! after a crash during a restart, the next start repeats the restart.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithm 3, in its order-free form: load the image, decide the durable epoch from
 //! block headers, and test every record of every stream against the rule. Then, from *Rethinking Main Memory OLTP
 //! Recovery* (001), play the ordered frames. Then, from *Implementing Performance Competitive Logical Recovery* (002),
-//! redo the operations on a tree. This may write pages of trees. They are the only durable data that changes before the
-//! last phase. After a crash the next restart can start from these pages, with or without the new writes.
+//! redo the operations on a tree. This may write pages of trees, the only durable data that changes before the last
+//! phase. If a crash follows, only some of these writes may have reached the disk. The next restart can redo from the
+//! pages in any such state.
 //!
 //! # Deviations
-//! The paper ends when the state is correct. A restart must also prepare the next one. It marks all pages as dirty for
-//! the other image slot, which may hold an incomplete checkpoint. It marks the pages that the log changed as dirty for
-//! the slot that it loaded. It never reuses an epoch or an incarnation number that it has seen anywhere. Before it
-//! accepts new work, it records in the anchor that everything beyond the cut is void for good.
+//! The paper's algorithm ends when the pages are correct. A restart must also prepare the next restart. A restart marks
+//! all pages as dirty for the unloaded image slot, because this slot may hold an incomplete checkpoint. For the loaded
+//! slot, the restart marks as dirty the pages that the log changed. It never reuses an epoch or an incarnation number
+//! that it has seen anywhere. Before the database accepts work, the anchor records that everything beyond the cut is
+//! void for good.
 
 use std::sync::Arc;
 
@@ -51,18 +53,18 @@ pub use crate::tables::Catalog;
 pub struct Restarted {
     /// The pages in memory, with their indexes built.
     pub heap: Arc<Heap>,
-    /// The anchor, updated. `None`: the restart was a dry run.
+    /// The anchor, which names the new life. `None`: the restart was a dry run.
     pub anchor: Option<AnchorCell>,
-    /// The anchor's record. After a dry run, as it would be after a real restart.
+    /// The contents of the anchor. After a dry run, the contents that a real restart would have written.
     pub record: Anchor,
-    /// The directories of the images.
+    /// The directories of the images. A directory is empty unless all pages were loaded from its image.
     pub directories: [Directory; 2],
-    /// The point at which the log continues.
+    /// The point from which the new life continues the log.
     pub wal_start: WalStart,
     /// The tables.
     pub catalog: Catalog,
-    /// The tree, and the transactions to be undone in it. After a restart that changes nothing on the disks, they are
-    /// undone already. `None`: the database has no tree.
+    /// The tree, and the transactions to be undone in it. If the restart changed nothing on the disks, these
+    /// transactions were already undone, in memory. `None`: the database has no tree.
     pub tree: Option<RestartedTree>,
     /// The report.
     pub report: RestartReport,
@@ -71,7 +73,7 @@ pub struct Restarted {
 }
 
 impl Restarted {
-    /// Returns the pages, after a restart that changes nothing on the disks.
+    /// Returns the pages. Must be called only after a restart that changes nothing on the disks.
     #[must_use]
     pub fn data(&self) -> Data<'_> {
         assert!(self.anchor.is_none(), "what pages wait for is the log's");
@@ -86,9 +88,10 @@ impl Restarted {
 /// Restarts a database. `Ok(None)`: these disks have no database.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if acknowledged data is missing or damaged beyond repair; [`Error::LostLog`] if an archive proves
-/// that. [`Error::Stopped`] if log or anchor cannot be written at the end of the restart; the caller may restart again.
-/// [`Error::Usage`] if the method, the level or the players do not suit this log; nothing was changed then.
+/// [`Error::Corrupt`] for acknowledged data that is missing or damaged beyond repair; [`Error::LostLog`] if an archive
+/// proves that a part of the log is lost. [`Error::Stopped`] if the log or the anchor cannot be written at the end of
+/// the restart; the caller may restart again. [`Error::Usage`] if the method, the level or the players cannot play this
+/// log. Then nothing was changed.
 pub fn restart(options: &RestartOptions) -> Result<Option<Restarted>> {
     let clock = options.clock.as_ref();
     let (begin, faults) = (clock.mono_ns(), clock.page_faults());
@@ -126,7 +129,7 @@ pub fn restart(options: &RestartOptions) -> Result<Option<Restarted>> {
     Ok(Some(restarted))
 }
 
-/// Makes every owner undo, in memory only, the transactions that the log leaves open.
+/// Makes every owner undo, in memory only, the transactions that were open at the log's end.
 fn settle_in_memory(restarted: &mut Restarted, clock: &dyn Clock) -> Result<()> {
     let (begin, last) = (clock.mono_ns(), restarted.wal_start.gsn);
     let mut undone = 0;
@@ -138,8 +141,8 @@ fn settle_in_memory(restarted: &mut Restarted, clock: &dyn Clock) -> Result<()> 
     Ok(())
 }
 
-/// Makes every owner play its frames. The log is made durable before an owner writes pages in place, and otherwise at
-/// the end.
+/// Makes every owner play its frames. Makes the log durable before the first owner that writes pages in place. If no
+/// owner writes pages in place, makes the log durable after all owners have played.
 fn play(redo: &mut RestartRun<'_>) -> Result<()> {
     let late = armed(Flaw::TreeLogBelievedUnwritten);
     let mut is_durable = !redo.options.mode.changes_disks();
@@ -152,7 +155,8 @@ fn play(redo: &mut RestartRun<'_>) -> Result<()> {
     finish_log(redo, &mut is_durable)
 }
 
-/// Checks the log's end against the archive, and makes the log durable unless `is_durable` is set.
+/// Checks the log's end against the archive, and makes the log durable unless `is_durable` is true. Sets
+/// `is_durable` to true.
 fn finish_log(redo: &RestartRun<'_>, is_durable: &mut bool) -> Result<()> {
     let log = &redo.loaded().log;
     let archived = redo.options.archived.as_ref();
@@ -170,7 +174,8 @@ struct Played {
     report: RestartReport,
 }
 
-/// Names the new life in the anchor. If nothing may change on the disks, only in the returned record.
+/// Names the new life in the anchor's record and writes the anchor. If nothing may change on the disks, only makes the
+/// record.
 fn begin_life(
     options: &RestartOptions,
     file: AnchorFile,
@@ -231,7 +236,7 @@ fn begin_life(
     })
 }
 
-/// Returns the directories of the images. A directory is empty unless all of memory was loaded from its image.
+/// Returns the directories of the images. A directory is empty unless all pages were loaded from its image.
 fn trusted_directories(image: &mut ImagePlan, record: &Anchor) -> [Directory; 2] {
     let none = || Directory::empty(record.geometry.partitions);
     let mut directories = [none(), none()];
@@ -245,8 +250,8 @@ fn trusted_directories(image: &mut ImagePlan, record: &Anchor) -> [Directory; 2]
     directories
 }
 
-/// Writes the decisions of the restart into the anchor, which makes them durable. I8: this is the first update of the
-/// anchor in this restart.
+/// Writes the restart's decisions from `record` into the anchor. By invariant I8, this is the restart's first update of
+/// the anchor.
 fn publish(file: AnchorFile, anchor: Anchor, record: &Anchor) -> Result<AnchorCell> {
     let cell = AnchorCell::new(file, anchor);
     let updated = cell.update(|durable| {

@@ -1,8 +1,8 @@
 //! Decides which player or owner takes a frame. No other code decides this.
 //!
-//! The first pass may meet any frame of the log. The player of page records takes the frames of its kind, and frames
-//! without records: checkpoint marks, restarts, beacons. Frames that another owner of the database
-//! [claims](crate::owner) are left for that owner's pass. Any other frame ends the restart with an error.
+//! The first pass may meet any frame of the log. The player of page records takes the frames of its kind. It also takes
+//! frames without records: checkpoint marks, restarts, beacons. A later owner may [claim](crate::owner) frames. The
+//! first pass leaves claimed frames for that owner's later pass. Any other frame ends the restart with an error.
 
 use perdura_base::Error;
 use perdura_wal::{Frame, FrameKind, Origin, Role};
@@ -10,7 +10,7 @@ use perdura_wal::{Frame, FrameKind, Origin, Role};
 use crate::claims::Claims;
 use crate::player::PagePlayer;
 
-/// The two destinations of a frame that the first pass reads.
+/// The destination of a frame that the first pass reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route {
     /// The player of page records.
@@ -19,17 +19,17 @@ pub(crate) enum Route {
     Later,
 }
 
-/// The routes of one restart.
+/// The routes of the frames in one restart.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Routes {
     /// The player of page records.
     pub records: PagePlayer,
-    /// The kinds of frames that are for later passes.
+    /// The kinds of frames that owners play in later passes.
     later: Claims,
 }
 
 impl Routes {
-    /// Makes the routes of the first pass: `records` plays in it, and owners play the frames in `later` after it.
+    /// Makes the routes of the first pass. `records` plays in this pass. Owners play the kinds in `later` afterwards.
     pub fn new(records: PagePlayer, later: Claims) -> Routes {
         assert!(
             !later.has(records.kind()),
@@ -39,7 +39,7 @@ impl Routes {
         Routes { records, later }
     }
 
-    /// Returns who takes frames of this kind. `None`: no owner of the database claims them. The caller then ends the
+    /// Returns the destination of frames of this kind. `None`: no player or owner takes them, and the caller ends the
     /// restart with the error [`foreign`].
     #[inline]
     pub fn of(&self, kind: FrameKind) -> Option<Route> {
@@ -62,7 +62,7 @@ pub(crate) fn foreign(frame: Frame<'_>, origin: &Origin) -> Error {
     )
 }
 
-/// The text of errors about a frame that has a right checksum and makes no sense.
+/// The text of errors about a frame with correct checksums whose contents make no sense.
 pub(crate) const WRITERS_BUG: &str =
     "The checksums match, so this is a bug in Perdura. Copy the files and report the bug.";
 

@@ -1,31 +1,35 @@
-//! The two predicates, and the rule that follows from them.
+//! The predicates `reflected` and `wanted`, and the resulting rule: which records a restart applies.
 //!
 //! # Source
 //! *Differential Logging* (000), section 3.4: the BackupID test of algorithm 3.
 //!
 //! # Deviations
-//! A page carries an assigned checkpoint *epoch*, where the paper toggles one bit. So a cancelled sweep leaves no mixed
-//! parity, and the test reads the image's number instead of a page header.
+//! The paper toggles one bit in a page for each checkpoint. Here a page carries a checkpoint *epoch*, and each record
+//! has the page's epoch at the time of the change as its *tag*. So a cancelled sweep leaves no mixed parity. The test
+//! compares the tag with the image's checkpoint epoch and reads no page header.
 //!
-//! In executor mode every logged record is committed. A record is wanted if its epoch is at most the target, and the
-//! cut has already decided that for whole blocks. In steal mode the transaction's [`Fate`] decides.
+//! In executor mode, where transactions do not interleave, every logged record is committed. A record is wanted if the
+//! record's epoch is at most the target. The cut has already decided this for whole blocks. In steal mode, where
+//! transactions interleave, the transaction's [`Fate`] decides.
 //!
-//! The tag of every record is tested, where the paper tests tags only within the window of the last checkpoint. Outside
-//! the window both give the same answer, and here the phase of the scan need not be known.
+//! The tag of every record is tested. The paper tests tags only within the window of the last checkpoint. Outside the
+//! window the two tests agree. So the scan here need not know whether it is in the window.
 //!
-//! A record must be appended before the latch is released. The paper's order, step 5 of algorithm 1 before step 6,
-//! appends it afterwards. Then the image could contain a change whose record the log has lost, and nothing could undo
-//! that change.
+//! Here a record is always appended before the latch is released. Algorithm 1 of the paper releases the latch first
+//! (step 5) and appends the record afterwards (step 6). In that order, the image could contain a change whose record
+//! the log has lost. Nothing could undo that change.
 
 use perdura_base::{CkptEpoch, Epoch};
 
 /// The state that an image's pages hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageKind {
-    /// The image of a sweep of this checkpoint epoch, made while transactions ran: each page has the changes made
-    /// before the sweep visited it, which have smaller tags. `Sweep(0)` means that there is no image.
+    /// The image of a sweep with this checkpoint epoch, made while transactions ran. Each page has exactly the changes
+    /// before the sweep's visit of the page. Their tags are below the checkpoint epoch. `Sweep(0)` means that there is
+    /// no image.
     Sweep(CkptEpoch),
-    /// The state at the end of this epoch: the changes of all transactions that committed up to it, and no others.
+    /// The state at the end of this epoch: the changes of all transactions that committed in it or earlier, and no
+    /// others.
     Cut(Epoch),
 }
 
@@ -35,12 +39,12 @@ impl Default for ImageKind {
     }
 }
 
-/// Why a record is not applied.
+/// The reason why a record is not applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Skip {
     /// The image has the change already.
     Reflected,
-    /// Its transaction is not part of the target state, and the image does not have the change.
+    /// The record's transaction is not part of the target state, and the image does not have the change.
     NotWanted,
 }
 
@@ -55,7 +59,7 @@ impl Skip {
     }
 }
 
-/// The decision on a record, made without touching its page.
+/// The decision about a record, made without reading the record's page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
     /// Skip the record.
@@ -65,7 +69,7 @@ pub enum Gate {
 }
 
 /// Returns whether the image has a committed change with this tag and epoch. When sweep k visits a page, it sets the
-/// page's epoch to `k`, so changes before the visit carry a smaller tag. For a cut the epoch alone decides.
+/// page's checkpoint epoch to `k`. So changes before the visit have a smaller tag. For a cut the epoch alone decides.
 #[must_use]
 pub fn reflected(tag: CkptEpoch, epoch: Epoch, image: ImageKind) -> bool {
     match image {
@@ -74,7 +78,7 @@ pub fn reflected(tag: CkptEpoch, epoch: Epoch, image: ImageKind) -> bool {
     }
 }
 
-/// Returns whether sweep `k` visited the page after a change with this tag was made.
+/// Returns whether sweep `k` visited the page after the change with this tag was made, and so copied the change.
 fn saw(tag: CkptEpoch, k: CkptEpoch) -> bool {
     tag < k
 }
@@ -85,26 +89,28 @@ pub fn wanted(epoch: Epoch, target: Epoch) -> bool {
     epoch <= target
 }
 
-/// The fate of a transaction, as the log shows it.
+/// The fate of a transaction according to the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// Committed in this epoch.
+    /// The transaction committed in this epoch.
     Committed(Epoch),
-    /// Rolled back by compensation records, which cancel out with the changes that they undo.
+    /// The transaction was rolled back by compensation records. Each cancels the change that it undoes.
     AbortedCompensated,
-    /// Rolled back without a record, outside every checkpoint window. The value is the newest checkpoint epoch at that
-    /// time.
+    /// The transaction was rolled back without a record, outside every checkpoint window. The value is the newest
+    /// checkpoint epoch at the time of the rollback.
     AbortedClean(CkptEpoch),
-    /// Unfinished when the log ended; the restart then undid it without a record. The value is the newest checkpoint
-    /// epoch at the end of the log.
+    /// The transaction was unfinished when the log ended, and a restart undid it without a record. The value is the
+    /// newest checkpoint epoch at the end of the log.
     Lost(CkptEpoch),
 }
 
-/// Returns whether the image still holds the effect of a change with this tag: the sweep saw the change, but not an
-/// unlogged rollback of it. An unlogged rollback lies in no window, so it came wholly before sweep `k` (`k > gx`) or
-/// wholly after it. A cut has no trace of a transaction that did not commit. For a cut, all records of a compensated
-/// transaction count as reflected, compensations included: together they change nothing, so no record before the cut is
-/// needed.
+/// Returns whether the image still holds the effect of a change with this tag: the sweep saw the change, but did not
+/// see an unlogged rollback of the change. An unlogged rollback never happens in a checkpoint's window. So the whole
+/// rollback came before sweep `k` or after it. It came before the sweep if `k` is above `gx`, the value in `fate`.
+///
+/// An image of kind [`ImageKind::Cut`] contains no change of a transaction that did not commit. If compensation records
+/// rolled back an uncommitted transaction, all records of this transaction count as reflected, including the
+/// compensations. Together they change nothing, so no record before the cut is needed.
 #[must_use]
 pub fn net_reflected(tag: CkptEpoch, image: ImageKind, fate: Fate) -> bool {
     match (image, fate) {
@@ -116,9 +122,9 @@ pub fn net_reflected(tag: CkptEpoch, image: ImageKind, fate: Fate) -> bool {
     }
 }
 
-/// Returns whether the target state has this transaction's changes. All records of a compensated transaction count as
-/// wanted, compensations included. The result is exact, because together they change nothing, and no record before the
-/// image's begin is needed.
+/// Returns whether the target state has this transaction's changes. If compensation records rolled the transaction
+/// back, all its records count as wanted, including the compensations. Together they change nothing, so the result is
+/// exact, and no record before the image's begin is needed.
 #[must_use]
 pub fn wanted_fate(fate: Fate, target: Epoch) -> bool {
     match fate {
@@ -138,9 +144,8 @@ pub fn gate_fate(tag: CkptEpoch, image: ImageKind, fate: Fate, target: Epoch) ->
     }
 }
 
-/// Applies the rule of the two-pass player for a commuting record. Changes that the image does not have are redone,
-/// including those of losers. The second pass undoes all changes of losers, whether the image had them or they were
-/// redone.
+/// Applies the rule of the two-pass player for a commuting record. The first pass redoes every change that the image
+/// does not have, including changes of losers. So the second pass can undo all changes of losers.
 #[must_use]
 pub fn gate_tag(tag: CkptEpoch, k: CkptEpoch) -> Gate {
     if saw(tag, k) {
@@ -150,9 +155,9 @@ pub fn gate_tag(tag: CkptEpoch, k: CkptEpoch) -> Gate {
     }
 }
 
-/// Decides on a record with an order number. The record is redone if it lies behind the begin mark of checkpoint `k`,
-/// its page's image, in its stream, even if the image has the change. `has_begun` returns whether it lies behind that
-/// mark. `k` is 0 if the page has no image.
+/// Decides about a record with an order number. `k` is the checkpoint that wrote the image of the record's page; 0 if
+/// the page has no image. The record is applied if it is after the begin mark of checkpoint `k` in the record's stream.
+/// The image may already have the change. `has_begun` returns whether the record is after the mark.
 #[must_use]
 pub fn gate_begun(k: CkptEpoch, has_begun: impl FnOnce(CkptEpoch) -> bool) -> Gate {
     if k == CkptEpoch(0) || has_begun(k) {
@@ -162,12 +167,12 @@ pub fn gate_begun(k: CkptEpoch, has_begun: impl FnOnce(CkptEpoch) -> bool) -> Ga
     }
 }
 
-/// Applies the rule for a commuting record: apply it iff it is either reflected or wanted, but not both. If it is both,
-/// the image has it already. If it is neither, the state must not have it and does not. If it is only wanted, it is
-/// redone.
+/// Applies the rule for a commuting record: apply the record iff the answers of `reflected` and `wanted` differ. If the
+/// record is reflected and wanted, the image has the change already. If it is not reflected and not wanted, the state
+/// rightly lacks the change. If it is only wanted, applying it redoes the change.
 ///
-/// If it is only reflected, the same XOR removes it. That happens only for targets before the image. It does not happen
-/// in a restart, because an image completes only after every change that it reflects is durable.
+/// If the record is only reflected, the XOR removes the change. That happens only for targets before the image. It does
+/// not happen in a restart, because an image completes only after every change that it reflects is durable.
 #[must_use]
 pub fn gate(tag: CkptEpoch, image: ImageKind, epoch: Epoch, target: Epoch) -> Gate {
     match (reflected(tag, epoch, image), wanted(epoch, target)) {
@@ -236,7 +241,7 @@ mod tests {
                 (6, 7, Gate::Apply),
                 (7, 7, Gate::Apply),
                 (8, 7, Gate::Skip(Skip::NotWanted)),
-                // With a target before the cut, changes that the cut has are removed.
+                // If the target is before the cut, changes between the target and the cut are removed.
                 (4, 4, Gate::Skip(Skip::Reflected)),
                 (5, 4, Gate::Apply),
                 (6, 4, Gate::Skip(Skip::NotWanted)),

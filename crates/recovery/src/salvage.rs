@@ -1,16 +1,15 @@
-//! Salvages a database that a restart refuses: recovers, in memory, the data that is left, and makes a new database of
-//! it.
+//! Salvages a database that a restart refuses. Reads the remaining data into memory, and makes a new database from it.
 //!
-//! The damaged directory is only read. Salvage looks for the newest intact state: a readable image, and the longest log
-//! after it that every stream holds in full. It accepts this state even if the anchor or later blocks prove that there
-//! was more. If the log reaches the end of no image, salvage plays the log without an image, provided that the log is
-//! complete from the database's beginning. Otherwise it takes an image without any log. Pages that no image holds are
-//! left empty, and their records are skipped. Salvage lists everything that is missing, and the operator decides
-//! whether that is acceptable.
+//! The damaged directory is only read. Salvage looks for the newest intact state: a readable image, and the longest
+//! complete log of all streams after the image. It accepts this state even if the anchor or later blocks prove that
+//! there was more. If the log does not reach the end of any image, salvage plays the log without an image. This
+//! requires that the log is complete from the database's beginning. Otherwise salvage takes an image without any log.
+//! Pages without an intact copy are left empty, and their records are skipped. Salvage lists all missing parts, and the
+//! operator decides whether the loss is acceptable.
 //!
 //! The log is cut at the end of an epoch, and all frames of a transaction are in one epoch. So ordered frames have no
-//! gap before the cut, and are played up to the cut. They cannot be played on a state that lacks pages of its image,
-//! because rows depend on earlier rows. In that case salvage takes another image, or an image without its log.
+//! gap before the cut, and are played up to the cut. They cannot be played if pages of the image are lost, because rows
+//! depend on earlier rows. In that case salvage takes the second image, or an image without any log.
 
 use std::sync::Arc;
 
@@ -39,50 +38,50 @@ use crate::report::RestartReport;
 use crate::restart::{Catalog, NewDatabase, RestartOptions, Restarted, create, restart};
 use crate::window::ExecutorWindow;
 
-/// A database that opens, or the remains of one that does not.
+/// The condition of a database: it opens without salvage, or salvage can recover a part of it.
 pub enum Condition {
-    /// The database opens without salvage; [`whole`] reads it, to make a copy.
+    /// The database opens without salvage. The function [`whole`] can read it to make a copy.
     Whole,
-    /// A restart refuses the database. This part of it can be recovered.
+    /// A restart refuses the database. The value is the part that can be recovered.
     Salvaged(Box<Salvaged>),
 }
 
 /// The part of a damaged database that can be recovered.
 pub struct Salvaged {
-    /// A description of the missing part.
+    /// A description of everything that is missing.
     pub missing: Missing,
-    /// The tables that are left.
+    /// The tables that were recovered.
     pub catalog: Catalog,
     heap: Arc<Heap>,
     anchor: Anchor,
     cut: Cut,
 }
 
-/// A description of the parts that a damaged database lacks.
+/// A description of everything that a damaged database lacks.
 #[derive(Debug, Clone, Serialize)]
 pub struct Missing {
-    /// The error with which a restart refuses the database.
+    /// The error of a restart that refuses the database.
     pub refused: String,
-    /// The epoch up to which everything is present, except the lost `pages`.
+    /// The last epoch of the recovered state. Everything up to it is present, except the rows of lost `pages`.
     pub intact_epoch: u64,
-    /// The time at which the last block of that epoch was written.
+    /// The time of the last block of `intact_epoch`.
     pub intact_at: String,
-    /// The image that the recovered state is based on.
+    /// The image of the recovered state.
     pub image: String,
-    /// True if the image is used without a log. Then transactions that ran during its sweep may be present in part,
-    /// unless the image is consistent.
+    /// True if the image is used without a log. If such an image is not consistent, transactions that ran during its
+    /// sweep may be present only in part.
     pub image_alone: bool,
-    /// True if the image is of one instant.
+    /// True if all pages of the image show the database at the same instant.
     pub consistent: bool,
-    /// For each partition, the number up to which its transactions on typed tables are present. All transactions with
-    /// higher numbers are lost. Empty if the database may hold no ordered frame.
+    /// For each partition, the sequence number of the last recovered transaction on typed tables. All transactions
+    /// with higher numbers are lost. Empty if the database cannot have ordered frames.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub numbers: Vec<u64>,
     /// The missing part of the log, stream by stream; empty if the log is whole.
     pub log: Vec<MissingLog>,
-    /// Pages that no image has. Their rows are lost.
+    /// Pages without an intact copy in the images. The rows of these pages are lost.
     pub pages: Vec<MissingPage>,
-    /// Rows that are left.
+    /// The number of rows that were recovered.
     pub rows: u64,
 }
 
@@ -91,24 +90,24 @@ pub struct Missing {
 pub struct MissingLog {
     /// The stream.
     pub stream: u8,
-    /// The position up to which the stream is used.
+    /// The end of the used part of the stream.
     pub used_to: u64,
-    /// The position up to which the stream's blocks are intact.
+    /// The end of the stream's intact blocks.
     pub whole_to: u64,
-    /// The first epoch that is given up.
+    /// The first lost epoch.
     pub from_epoch: u64,
-    /// The last epoch of which there is evidence.
+    /// The last known epoch.
     pub to_epoch: u64,
-    /// The time at which the last block that is used was written.
+    /// The time of the last used block.
     pub from: String,
-    /// The time at which the last block that there is evidence of was written.
+    /// The latest time found in any stream's blocks or in the anchor.
     pub to: String,
 }
 
-/// A page that is in no image.
+/// A page without an intact copy in the images.
 #[derive(Debug, Clone, Serialize)]
 pub struct MissingPage {
-    /// Its number.
+    /// The page's id.
     pub page: u32,
     /// The pages file that should have the page.
     pub file: String,
@@ -116,12 +115,12 @@ pub struct MissingPage {
     pub offset: u64,
 }
 
-/// Checks a database by a restart in memory. If the restart refuses the database, looks for a state that can be
-/// recovered; its catalog must pass `is_usable`. `players` makes a player of ordered frames for each attempt, because a
-/// player can begin only once.
+/// Checks a database by a restart in memory. If the restart refuses the database, looks for a recoverable state with a
+/// catalog that passes `is_usable`. A player of ordered frames can begin only once. So `players` makes a new player for
+/// each attempt.
 ///
 /// # Errors
-/// An error if there is no database, if its anchor cannot be read, or if no state can be rebuilt. [`Error::Usage`] if
+/// An error if there is no database, if the anchor is unreadable, or if no state can be rebuilt. [`Error::Usage`] if
 /// the log calls a procedure that the player does not have.
 pub fn salvage(
     options: &RestartOptions,
@@ -152,7 +151,7 @@ pub fn salvage(
             Ok(salvaged) if is_usable(&salvaged.catalog) => {
                 return Ok(Condition::Salvaged(Box::new(salvaged)));
             }
-            // The next plan may succeed, because it needs less.
+            // The next plan may succeed, because it needs less of the image or the log.
             Ok(_) | Err(Error::Corrupt(_) | Error::Foreign { .. }) => {}
             Err(error)
                 if error.is_not_found() || error.is_of_another_kind() || error.is_unreadable() => {}
@@ -162,11 +161,11 @@ pub fn salvage(
     Err(refused)
 }
 
-/// Reads a database that opens without salvage, so that [`build`] can make a new database with the same rows. The
-/// player of ordered frames in `options` must not have begun.
+/// Reads a database that opens without salvage. [`build`] can then make a new database with these rows. The player of
+/// ordered frames in `options` must not have begun.
 ///
 /// # Errors
-/// As a restart; [`Error::Usage`] if there is no database, or if it has no tables.
+/// The errors of a restart; [`Error::Usage`] without a database or without tables.
 pub fn whole(options: &RestartOptions) -> Result<Salvaged> {
     assert!(!options.mode.changes_disks(), "salvage changes nothing");
     let anchor = match open_versioned_anchor(options.disks.data.as_ref())? {
@@ -210,7 +209,7 @@ fn salvaging(options: &RestartOptions, logs: Vec<Arc<dyn Disk>>) -> RestartOptio
     }
 }
 
-/// A plan for recovering a state. `anchor` is the anchor that the database would have if it had ended with that state.
+/// A plan for recovering one state. `anchor` is written as if the database's log had ended at this state.
 struct Plan {
     anchor: Anchor,
     image_alone: bool,
@@ -218,7 +217,7 @@ struct Plan {
     intact_us: u64,
 }
 
-/// Returns all plans, best first.
+/// Returns all plans, the best plan first.
 fn plans(logs: &[Arc<dyn Disk>], anchor: &Anchor) -> Result<Vec<Plan>> {
     let mut slots: Vec<ImageSlot> = ImageSlot::ALL
         .into_iter()
@@ -230,7 +229,7 @@ fn plans(logs: &[Arc<dyn Disk>], anchor: &Anchor) -> Result<Vec<Plan>> {
         plans.extend(with_log(logs, anchor, &[])?);
     }
     for at in 0..slots.len() {
-        // First with the older image as a source of replacement pages, then without it.
+        // The first plan may take pages from the older image, and the second plan uses one image alone.
         for used in [&slots[at..], &slots[at..=at]] {
             plans.extend(with_log(logs, anchor, used)?);
         }
@@ -244,9 +243,9 @@ fn plans(logs: &[Arc<dyn Disk>], anchor: &Anchor) -> Result<Vec<Plan>> {
     Ok(plans)
 }
 
-/// Returns the plan that keeps the most log after these images, which are given newest first. Without images, the log
-/// is kept from the database's beginning. `None`: the log does not reach the end of the newest image, or its beginning
-/// is gone.
+/// Returns the plan that keeps as much of the log after these images as possible. The images are given newest first.
+/// Without images, the plan keeps the log from the database's beginning. `None`: the log does not reach the end of the
+/// newest image, or the beginning of the needed log is gone.
 fn with_log(logs: &[Arc<dyn Disk>], anchor: &Anchor, slots: &[ImageSlot]) -> Result<Option<Plan>> {
     let streams = usize::from(anchor.streams);
     let from = slots.last().map_or_else(
@@ -311,7 +310,7 @@ fn longest(
     best
 }
 
-/// Returns the plan for a database whose log ends with this epoch.
+/// Returns the plan that cuts the log at the end of epoch `durable`.
 fn cut_off(
     anchor: &Anchor,
     lives: &Lives<'_>,
@@ -375,7 +374,7 @@ fn cut_off(
     }
 }
 
-/// Returns the plan for an image without any log.
+/// Returns the plan that takes an image without any log.
 fn image_alone(anchor: &Anchor, slot: ImageSlot) -> Plan {
     let image = anchor.image(slot);
     let (durable, begin) = (image.cover.end_epoch, image.cover.begin.clone());
@@ -446,7 +445,7 @@ fn carry_out(
     let Loaded { image, log, state } = loaded;
     let (heap, tables) = (state.heap, state.tables);
     let cut = log.cut;
-    // The anchor of the plan no longer has the images that were given up, but their checkpoint epochs must not be used
+    // The plan's anchor does not list the images that the plan gives up. But their checkpoint epochs must not be used
     // again.
     heap.set_ckpt_epoch(heap.ckpt_epoch().max(ckpt_floor(anchor, &image)));
     let slot = image.slot.unwrap_or(ImageSlot::A);
@@ -482,11 +481,11 @@ fn carry_out(
     })
 }
 
-/// Makes a new database of the salvaged state, on disks without a database, and closes it cleanly. The new database has
-/// one image, and a new log.
+/// Makes a new database from the salvaged state, on disks without a database, and closes it cleanly. The new database
+/// has one image and a new log.
 ///
 /// # Errors
-/// The disks'; [`Error::Foreign`] if a directory is not empty.
+/// Errors of the disks. [`Error::Foreign`] if a directory is not empty.
 pub fn build(
     salvaged: Salvaged,
     options: &RestartOptions,
@@ -529,7 +528,7 @@ pub fn build(
     marked.map(drop).map_err(Error::from)
 }
 
-/// The first life of a new database, which gets a salvaged state.
+/// The first life of a new database that begins with a salvaged state.
 struct FirstLife {
     heap: Arc<Heap>,
     anchor: Anchor,
@@ -538,7 +537,7 @@ struct FirstLife {
 }
 
 impl FirstLife {
-    /// Names the new life in the anchor. Returns the same as a restart of the database.
+    /// Names the new life in the anchor. Returns the value that a restart of the new database would return.
     fn begin(self, cell: AnchorCell) -> Result<Restarted> {
         let FirstLife {
             heap,

@@ -1,9 +1,10 @@
-//! Runs a schedule: gives jobs to threads as the level's edges allow.
+//! Runs the schedule of a restart: gives jobs to threads. Each level of parallelism has edges. They say which earlier
+//! jobs must end before a job may begin.
 //!
 //! One mutex protects the progress of the work. A thread takes a job under the mutex, performs it without the mutex,
-//! and records its end under the mutex. A thread that finds no allowed job waits for the next change. A thread that
-//! reads a disk ends when the disk has been read. A player's thread ends when everything has been played. All threads
-//! end when a job has failed.
+//! and records the job's end under the mutex. A thread that finds no allowed job waits until the progress changes. A
+//! thread that reads a disk ends after it has read the whole disk. A player's thread ends after everything was played.
+//! All threads end after a job has failed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ struct Runner<'a, W: Work> {
     changed: Condvar,
 }
 
-/// Runs all jobs of the work.
+/// Runs all jobs of `work`, and returns how long disks and players were busy.
 ///
 /// # Errors
 /// The first error of any job.
@@ -60,8 +61,8 @@ pub fn run<W: Work>(work: &W, schedule: &Schedule, clock: &dyn Clock) -> Result<
     };
     std::thread::scope(|scope| {
         let runner = &runner;
-        // If a reader's thread cannot be started, the schedule ends with an error: otherwise it would wait for the disk
-        // or stream for ever.
+        // If a reader's thread cannot be started, the schedule ends with an error. Otherwise it would wait for ever for
+        // that disk or stream to be read.
         let read = |asker| {
             let started = start(scope, move || runner.read_loop(asker));
             if let Err(error) = started {
@@ -183,7 +184,8 @@ impl<'a, W: Work> Runner<'a, W> {
         Ok(busy)
     }
 
-    /// Returns a guard that ends all threads if this thread panics. Otherwise the others would wait for its job to end.
+    /// Returns a guard that ends all threads if this thread panics. Without the guard, all other threads would wait for
+    /// this thread's job to end.
     fn end_all_on_panic(&self) -> impl Drop {
         OnPanic(|| {
             let panicked = || Error::Stopped("a job of the restart panicked".into());
@@ -192,13 +194,13 @@ impl<'a, W: Work> Runner<'a, W> {
         })
     }
 
-    /// Ends the schedule with an error, unless it has an error already.
+    /// Ends the schedule with `error`. If it has failed already, keeps the earlier error.
     fn fail(&self, error: Error) {
         self.state.lock().error.get_or_insert(error);
         self.changed.notify_all();
     }
 
-    /// The loop of a thread that reads a disk or a stream.
+    /// Takes and performs jobs on a thread that reads a disk or a stream. Returns when nothing is left to read there.
     fn read_loop(&self, asker: Asker) {
         let _guard = self.end_all_on_panic();
         let mut busy = Busy::default();
@@ -207,7 +209,7 @@ impl<'a, W: Work> Runner<'a, W> {
         }
     }
 
-    /// The loop of a player's thread.
+    /// Takes and performs jobs on a player's thread, until everything is played. Returns the thread's busy times.
     fn play_loop(&self) -> Busy {
         let _guard = self.end_all_on_panic();
         let mut busy = Busy::default();
@@ -217,7 +219,7 @@ impl<'a, W: Work> Runner<'a, W> {
         busy
     }
 
-    /// The loop of the only thread, which performs all jobs.
+    /// Takes and performs all jobs on the only thread, in an order that `seed` picks.
     fn everything(&self, seed: u64, busy: &mut Busy) {
         let mut pick = seed;
         while let Some(job) = self.next_job(Asker::Everyone(pick)) {
@@ -228,7 +230,7 @@ impl<'a, W: Work> Runner<'a, W> {
         }
     }
 
-    /// Waits for a job. `None`: no more jobs will come.
+    /// Waits for a job that this thread may perform, and takes it. `None`: this thread will get no more jobs.
     fn next_job(&self, asker: Asker) -> Option<Job<W::Part, W::Unit>> {
         let mut state = self.state.lock();
         loop {
@@ -257,7 +259,7 @@ impl<'a, W: Work> Runner<'a, W> {
         }
     }
 
-    /// Returns whether the whole image and the whole log are in memory.
+    /// Returns whether the whole image and the whole log have been played.
     fn is_played(&self, state: &ScheduleState<W::Part, W::Unit>) -> bool {
         let played = if self.mergers > 0 {
             state.mergers_left == 0
@@ -284,8 +286,8 @@ impl<'a, W: Work> Runner<'a, W> {
                 let disks = state.disks.len();
                 let kinds = 2 * disks + state.streams.len() + 2;
                 let start = usize::try_from(pick % to_u64(kinds)).unwrap_or(0);
-                // The search for a job begins at a kind that the seed picks. With seed 0 it begins with playing, so
-                // that parts are played as soon as they are read.
+                // The search for a job begins at a kind of job that the seed picks. With seed 0 it begins with playing
+                // parts, so each part is played right after it is read.
                 let taken = (0..kinds).map(|i| (start + i) % kinds).find_map(|kind| {
                     if kind < disks {
                         state.take_part(kind)
@@ -338,7 +340,7 @@ impl<'a, W: Work> Runner<'a, W> {
         if state.decided != Decided::Yes || s.next == s.units || s.reading {
             return None;
         }
-        // Levels 3 and 4 read ahead up to the stream's share of the budget, but always at least one unit.
+        // At levels 3 and 4 a stream reads ahead until it has used its share of the budget, but at least one unit.
         let room = if self.edges.log_read_waits {
             s.open < self.edges.pipeline
         } else {
@@ -382,7 +384,7 @@ impl<'a, W: Work> Runner<'a, W> {
         })
     }
 
-    /// Takes a job that may follow once all is played: ending the log for the players, and then building the indexes.
+    /// Takes a job after image and log were played. The first job ends the players. The later jobs build the indexes.
     fn take_end(
         &self,
         state: &mut ScheduleState<W::Part, W::Unit>,
@@ -481,7 +483,8 @@ impl<'a, W: Work> Runner<'a, W> {
         self.update(merged, |state, ()| state.mergers_left -= 1)
     }
 
-    /// Notes the time that a job took. If it failed, notes the error, which ends all other jobs.
+    /// Records the times at which a job began and ended. If the job failed, records the error. After that, no thread
+    /// takes a new job.
     fn end_job(&self, counts: Counts, (since, now): (u64, u64), done: Result<()>) {
         let mut state = self.state.lock();
         let span = match counts {
@@ -495,8 +498,8 @@ impl<'a, W: Work> Runner<'a, W> {
             *span = Some((from.min(since), to.max(now)));
         }
         if let Err(error) = done {
-            // An error about damage names a place. It replaces other errors, because other jobs may have failed as a
-            // consequence of the damage.
+            // An error about damage names the damaged file and offset. It replaces any other kind of error, because
+            // other jobs may have failed as a consequence of the damage.
             let names_a_place = matches!(error, Error::Corrupt(_))
                 && !matches!(state.error, Some(Error::Corrupt(_)));
             if state.error.is_none() || names_a_place {
@@ -530,8 +533,9 @@ impl<'a, W: Work> Runner<'a, W> {
         })
     }
 
-    /// Returns the next unit of a stream for one merging worker. A unit is dropped once all workers have passed it. If
-    /// there is only one thread, it reads the unit here, if the unit was not read before.
+    /// Returns the next unit of a stream for one merging worker; `None` at the stream's end. Drops units that all
+    /// workers have taken. If the unit has not been read and no thread reads the stream, reads the unit here. A single
+    /// thread needs this to make progress.
     fn next_for_merge(&self, worker: usize, stream: usize) -> Result<Option<Arc<W::Unit>>> {
         let mut state = self.state.lock();
         self.drop_passed(&mut state.streams[stream]);
@@ -568,8 +572,8 @@ impl<'a, W: Work> Runner<'a, W> {
         }
     }
 
-    /// Drops units that every worker has taken. A worker may still hold the newest unit that it took; it gives that
-    /// unit back when it asks for the next.
+    /// Drops units that every worker has taken. A worker may still hold the newest unit that it took, until it takes
+    /// the next unit.
     fn drop_passed(&self, s: &mut StreamState<W::Unit>) {
         let passed = s.taken.iter().copied().min().unwrap_or(0);
         while s.dropped < passed {

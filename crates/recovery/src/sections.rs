@@ -1,4 +1,4 @@
-//! The types and payloads of anchor sections that belong to other modules of recovery.
+//! Two sections of the anchor, with their types and payloads: one about a mirror, one about a tree.
 
 pub mod mirrored;
 pub mod tree;

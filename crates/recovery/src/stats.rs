@@ -1,4 +1,4 @@
-//! The counts of a replay.
+//! The counts of records and transactions in a replay.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::rule::Gate;
 /// The counts of a replay.
 #[derive(Debug, Clone, Default)]
 pub struct ReplayStats {
-    /// Committed transactions seen.
+    /// Count of committed transactions seen.
     pub groups: u64,
     /// Records seen.
     pub seen: u64,
@@ -22,7 +22,7 @@ pub struct ReplayStats {
 }
 
 impl ReplayStats {
-    /// Adds the counts of another player.
+    /// Adds the counts of the player `other`.
     pub fn merge(&mut self, other: ReplayStats) {
         self.groups += other.groups;
         self.seen += other.seen;

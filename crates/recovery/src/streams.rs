@@ -1,4 +1,5 @@
-//! The streams of a database as a [`LogSource`]: each stream is a part, and the log ends at the durable epoch.
+//! The streams of a database as a [`LogSource`]. Each stream is a part, and the log ends at the end of the durable
+//! epoch.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -13,11 +14,11 @@ use crate::anchor::Anchor;
 use crate::claims::Claims;
 use crate::source::{LogEnd, LogSource};
 
-/// The approximate size of a unit of log, bytes. A unit is checked, decoded and applied while it is
-/// in the processor's cache.
+/// The approximate size in bytes of a unit, which is a piece of a stream. A unit is small enough to stay in the
+/// processor's cache between the unit's check and its application.
 pub const UNIT_BYTES: u64 = 256 << 10;
 
-/// The streams of a database, each from a given position on.
+/// The streams of a database. Each is read from a given position.
 pub struct Streams<'a> {
     disks: &'a [Arc<dyn Disk>],
     anchor: &'a Anchor,
@@ -28,13 +29,13 @@ pub struct Streams<'a> {
     decided: OnceLock<Decided>,
 }
 
-/// The streams after the scans, and the decision where they are cut.
+/// The scanned streams, and the decision where each stream is cut.
 pub struct Decided {
-    /// Each stream's blocks up to its cut.
+    /// The scan of each stream, with the stream's blocks up to its cut.
     pub scans: Vec<StreamScan>,
-    /// The cut.
+    /// The cut of the log.
     pub cut: Cut,
-    /// The number of blocks beyond the cut.
+    /// Count of blocks beyond the cut.
     pub void_blocks: u64,
     /// Each stream's units as ranges of its blocks, oldest first.
     units: Vec<Vec<Range<usize>>>,
@@ -59,7 +60,7 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Sets whether the log may end before transactions that only the memories of a mirror held.
+    /// Sets whether the log may lack acknowledged transactions that only the memory of nodes held.
     #[must_use]
     pub fn accepting_loss(self, accept_loss: bool) -> Streams<'a> {
         Streams {
@@ -68,7 +69,8 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Sets the kinds of frames that later passes play. Units with no other frames are not read in this pass.
+    /// Sets the kinds of frames that later passes play. If all frames of a unit are of these kinds, this pass does not
+    /// read the unit.
     #[must_use]
     pub fn leaving(self, later: Claims) -> Streams<'a> {
         Streams { later, ..self }
@@ -128,7 +130,7 @@ impl LogSource for Streams<'_> {
                 scan.stream
             );
         }
-        // Units in which other owners claim every frame are read in the passes of those owners.
+        // If later passes play every frame of a unit, only those passes read the unit.
         let later = self.later;
         for (scan, units) in scans.iter().zip(&mut units) {
             units.retain(|unit| !later.cover(scan.holds(unit)));
@@ -167,7 +169,8 @@ impl LogSource for Streams<'_> {
     }
 }
 
-/// Returns the void blocks, which a seeded bug plays.
+/// Returns the void blocks that the restart will play because of a seeded bug: each stream's blocks beyond the cut. If
+/// the bug is not armed, returns no blocks.
 #[cfg(feature = "flaws")]
 fn void_tail(scans: &[StreamScan], cut: &Cut) -> Vec<Vec<perdura_wal::BlockRef>> {
     use perdura_base::flaw::{Flaw, armed};

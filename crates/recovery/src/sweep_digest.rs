@@ -1,6 +1,7 @@
-//! The digests of an image's partitions. The standing proof compares them.
+//! The digests of an image's partitions. The standing proof compares these digests: it checks that the pages of the
+//! archive equal the pages of the images.
 //!
-//! Each page's digest is bound to the page's number ([`perdura_page::digest::bound`]).
+//! Each page's digest is bound to the page's id ([`perdura_page::digest::bound`]).
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Epoch, PartitionId};
@@ -14,11 +15,11 @@ use crate::images::ImageStatus;
 pub struct SweepDigest {
     /// The image's checkpoint epoch.
     pub k: CkptEpoch,
-    /// The lowest epoch that a record which the image does not reflect can have.
+    /// The lowest epoch that may have a record that the image does not reflect.
     pub begin: Epoch,
-    /// The highest epoch that a record which the image reflects can have.
+    /// The highest epoch that may have a record that the image reflects.
     pub end: Epoch,
-    /// For each partition, the XOR of the digests of its pages, each bound to its page.
+    /// For each partition, the XOR of the digests of the partition's pages.
     pub partitions: Vec<u64>,
 }
 
@@ -44,8 +45,8 @@ impl SweepDigest {
     }
 }
 
-/// Returns the digest of a partition's pages in an image, each bound to its page. In a consistent image the pages of
-/// odd chunks are left out.
+/// Returns the XOR of the digests of a partition's pages in an image. Each digest is bound to its page. In a consistent
+/// image the pages of chunks with odd numbers are left out.
 #[must_use]
 pub(crate) fn digest_of(
     directory: &Directory,

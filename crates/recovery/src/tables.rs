@@ -1,8 +1,8 @@
-//! The tables of a database and their kinds, as a restart knows them.
+//! The tables of a database and the kinds of tables, for a restart.
 //!
-//! The kind of a table says how its keys are ordered, how its log records address its rows, and which component holds
-//! it. The form of a single record is not part of the table's kind: the kind of the record's frame defines it
-//! ([`perdura_wal::FrameKind`]).
+//! The kind of a table defines the order of keys, the addressing of rows in log records, and the component that holds
+//! the rows. It does not define the form of a log record. The frame's kind ([`perdura_wal::FrameKind`]) defines that
+//! form.
 
 use std::collections::BTreeMap;
 
@@ -17,27 +17,27 @@ pub type Catalog = BTreeMap<TableId, TableKind>;
 pub struct TableKind {
     /// The indexes that contain the table's keys.
     pub order: KeyOrder,
-    /// The form of address in its log records.
+    /// The form of address in the table's log records.
     pub addressing: Addressing,
-    /// The component that holds its rows.
+    /// The component that holds the table's rows.
     pub component: ComponentKind,
 }
 
 /// The indexes that contain a table's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyOrder {
-    /// An index by hash.
+    /// An index by the keys' hashes.
     Hashed,
-    /// An index by hash, and another by the keys' bytes.
+    /// An index by the keys' hashes, and an index by the keys' bytes.
     Ordered,
 }
 
-/// The form of address in the log records of a table. It decides which structures must exist before a record can be
-/// replayed.
+/// The addresses by which a table's log records name rows. The form of these addresses decides which structures must
+/// exist before a record can be replayed.
 ///
-/// Records that address pages need no index: they are played before the indexes are built. Records that name keys are
-/// played after that. A build that does not know a table's addressing refuses to open the database, with an error that
-/// names the table.
+/// Records that address pages need no index, so they are played before the indexes are built. Records that name keys
+/// are played after the indexes are built. A build that does not know a table's addressing refuses to open the
+/// database. The error names the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Addressing {
     /// A page and bytes within it.
@@ -46,7 +46,7 @@ pub enum Addressing {
     Key,
 }
 
-/// The data components, as a catalog row names them. The set is closed.
+/// The components that hold rows, as a catalog row names them. The set is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ComponentKind {
     /// [`perdura_heap`]: slotted pages in memory.
@@ -55,12 +55,12 @@ pub enum ComponentKind {
     Tree,
 }
 
-/// An error: this build does not know a part of a table's kind.
+/// The error for a table kind with a part that this build does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownKind {
-    /// The name of the part of the kind.
+    /// The name of the unknown part, such as `key order`.
     pub part: &'static str,
-    /// The unknown code in that part.
+    /// The code that this build does not know.
     pub code: u8,
 }
 
@@ -78,7 +78,7 @@ impl TableKind {
         }
     }
 
-    /// Returns the kind of a table in a tree: its keys are in order, and its records name keys.
+    /// Returns the kind of a table in a tree: the keys are in order, and the log records name keys.
     #[must_use]
     pub fn tree() -> TableKind {
         TableKind {
@@ -97,7 +97,7 @@ impl TableKind {
         }
     }
 
-    /// Returns the table's form in the heap, as far as the kind defines it.
+    /// Returns the table's form in the heap. Its `derive` is `None`, because the kind does not define that field.
     #[must_use]
     pub fn form(self) -> TableForm {
         let keyed = match self.addressing {
@@ -130,10 +130,10 @@ impl TableKind {
         [order, component << COMPONENT_SHIFT | addressing]
     }
 
-    /// Decodes the two bytes of [`encode`](Self::encode).
+    /// Decodes the two bytes that [`encode`](Self::encode) returns.
     ///
     /// # Errors
-    /// The first part of the kind that this build does not know.
+    /// [`UnknownKind`] with the first part of the kind that this build does not know.
     pub fn decode(bytes: [u8; 2]) -> Result<TableKind, UnknownKind> {
         let [order, how] = bytes;
         let unknown = |part, code| Err(UnknownKind { part, code });

@@ -1,10 +1,10 @@
-//! Runs threads in parallel and waits for the end of all of them.
+//! Runs threads in parallel and waits until all have ended.
 
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use perdura_base::{Error, Result};
 
-/// Calls its function if the thread panics while the value is in scope.
+/// A guard that calls its function if the thread panics while the guard is in scope.
 pub(crate) struct OnPanic<F: Fn()>(pub F);
 
 impl<F: Fn()> Drop for OnPanic<F> {
@@ -27,10 +27,12 @@ pub fn start<'scope, T: Send + 'scope>(
     started.map_err(|error| Error::io("start", "a thread", error))
 }
 
-/// Runs `work` on the caller's thread and on `threads - 1` others, or on as many of these as the system can start.
+/// Runs `work` on the caller's thread and on `threads - 1` new threads. If the system cannot start all of these, runs
+/// `work` on fewer threads.
 ///
 /// # Errors
-/// The first error of a thread, in the order in which the threads began.
+/// The error of the caller's thread. If that thread did not fail, the error of the failed thread that was started
+/// first.
 pub fn run_threads(threads: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
     if threads <= 1 {
         return work();

@@ -1,17 +1,18 @@
-//! The tree's part of a restart: makes readable tables from the log and the pages on disk.
+//! The restart of a tree: makes readable tables from the log and the pages on disk.
 //!
 //! ```text
 //! log durable ─► pages repaired ─► analysis, changes of structure redone ─► operations redone ─► anchor ─► losers undone ─► work
 //! ```
 //! 1. The log is made durable, because the next steps write pages.
 //! 2. Pages that a crash has torn are restored from the double-write file.
-//! 3. *Analysis* reads the tree's records from the redo start on. It redoes the changes of structure, and makes a table
-//!    of the pages that were dirty. If the method makes its table from operations, analysis also reads the operations.
+//! 3. *Analysis* reads the tree's records, beginning at the redo start. It redoes the changes of structure, and makes a
+//!    table of the pages that were dirty. If the method needs operations to make this table, analysis reads them too.
 //! 4. *Redo* reads the operations of all transactions in the order of their numbers. For most operations the table
-//!    shows, without a read of the operation's page, that the page has the operation. Redo also notes the transactions
-//!    that have not ended.
-//! 5. The restart names the new life in the anchor. Losers are undone only after that, in the new life. Otherwise a
-//!    crash before the anchor names the life would make the next restart log the same compensations again.
+//!    shows, without a read of the operation's page, that the page already has the change. Redo also notes the
+//!    *losers*, the transactions that have not ended.
+//! 5. The restart names the new life in the anchor. Losers are undone only after that, in the new life. An earlier undo
+//!    would be wrong: after a crash before the anchor's update, the next restart would log the losers' compensations a
+//!    second time.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -19,8 +20,8 @@
 //! | [`play`] | the tables of dirty pages, in which the methods differ |
 //! | [`losers`] | the transactions that are open at the log's end |
 //! | `ahead` | reading pages before redo needs them |
-//! | [`live`] | a tree in an open database, and its share of a checkpoint |
-//! | [`writing`] | making the changes of transactions, in pages and log |
+//! | [`live`] | a tree in an open database, and its work in a checkpoint |
+//! | [`writing`] | making a transaction's changes, in pages and log |
 //! | `settle` | the undo of losers |
 //! | [`contents`](mod@contents) | a digest of all rows |
 //! | [`writer`] | the tree's records in the log |
@@ -29,9 +30,9 @@
 //! *Implementing Performance Competitive Logical Recovery* (002), sections 4 and 5.
 //!
 //! # Deviations
-//! * There is one pass of analysis for any number of streams, whose frames are merged by number.
-//! * In the paper the DC recovers its structure, and then the TC sends operations. Here one part of a restart does
-//!   both.
+//! * One pass of analysis reads any number of streams, and merges their frames by number.
+//! * In the paper two components recover in order: the DC restores its structure, and then the TC sends operations.
+//!   Here this module performs both steps.
 
 mod ahead;
 pub mod contents;
@@ -77,19 +78,19 @@ use play::{Analysis, Redo};
 
 pub use crate::tree_means::TreeMeans;
 
-/// The numbers of a life's notes begin at the life's number, shifted left by this many bits. So no number is used
-/// twice, and a restart need not search for the highest.
+/// The number of bits by which a life's number is shifted left to give the life's first note number. So no note number
+/// is used twice, and a restart need not search for the highest note number.
 const NOTE_SHIFT: u32 = 40;
 
 /// A restarted tree.
 pub struct RestartedTree {
     /// The tree. Its pages have the state of the log's end, including the changes of losers.
     pub tree: Arc<Tree>,
-    /// The transactions that are open, and are to be undone.
+    /// The open transactions at the log's end, which must be undone.
     pub losers: Vec<Loser>,
 }
 
-/// The tree's part of one restart.
+/// The inputs for restarting a tree.
 pub(crate) struct Part<'a> {
     pub options: &'a RestartOptions,
     pub anchor: &'a Anchor,
@@ -130,7 +131,7 @@ pub(crate) fn shape(anchor: &Anchor, tree: &TreeAnchor) -> Shape {
 }
 
 impl Part<'_> {
-    /// Restarts the tree. The log has been made durable.
+    /// Restarts the tree. Must be called after the log was made durable.
     pub fn run(&self) -> Result<(RestartedTree, TreeReport)> {
         let clock = self.options.clock.as_ref();
         let begin = clock.mono_ns();
@@ -140,7 +141,7 @@ impl Part<'_> {
         self.check_reach(file.reach()?)?;
         self.check_age(&file)?;
         file.repair()?;
-        // The check is repeated, because the meta page itself may have been repaired.
+        // The age is checked again, because the repair may have replaced the meta page itself.
         self.check_age(&file)?;
         let mut report = TreeReport {
             redo_start: self.tree.rssp.0,
@@ -196,13 +197,13 @@ impl Part<'_> {
         &self.options.tree
     }
 
-    /// Returns the end of the stable log. All of the log up to the cut is durable.
+    /// Returns the end of the stable log, which is the cut: all of the log up to the cut is durable.
     fn eosl(&self) -> Gsn {
         self.log.cut.gsn_max
     }
 
-    /// Repeats a call while it finds no free frame for a page. Between the attempts the writer takes a step, which can
-    /// free a frame.
+    /// Repeats `call` while it finds no free frame of memory for a page. Between two attempts, writes dirty pages,
+    /// which can free a frame.
     fn insist<T>(&self, tree: &Tree, call: impl FnMut() -> Result<Answer<T>>) -> Result<T> {
         insist(call, || tree.pool().write_step(self.eosl()))?.ok_or_else(|| {
             Error::Usage(format!(
@@ -212,8 +213,8 @@ impl Part<'_> {
         })
     }
 
-    /// Fails if the pages have changes beyond the end of the log. If a log loses its newest blocks, that may look like
-    /// a torn tail. Then pages would have changes that no record describes.
+    /// Fails if the pages have changes beyond the end of the log. A log that has lost its newest blocks may look like a
+    /// log with a torn tail. Without this check, pages would then have changes that no record describes.
     fn check_reach(&self, newest: Gsn) -> Result<()> {
         let last = log::last_number(&self.log.scans)?.max(self.tree.rssp);
         if newest <= last {
@@ -229,8 +230,8 @@ impl Part<'_> {
         ))
     }
 
-    /// Fails if the pages are older than the anchor's redo start. Every complete checkpoint has written its redo start
-    /// into the meta page, so an older meta page proves that the file is old.
+    /// Fails if the pages are older than the anchor's redo start. Every complete checkpoint writes its redo start into
+    /// the meta page. So if the meta page's last change is before the anchor's redo start, the file is an old copy.
     fn check_age(&self, file: &PageFile) -> Result<()> {
         let Some(newest) = file.newest_structure()? else {
             return Ok(());
@@ -252,8 +253,8 @@ impl Part<'_> {
         ))
     }
 
-    /// Takes a step of the writer if many pages are dirty. If the whole pool became dirty, redo would have to wait
-    /// longer.
+    /// Writes some dirty pages if many pages are dirty. If all pages in memory became dirty, redo would have to wait
+    /// longer for a free frame.
     fn tend(&self, tree: &Tree) -> Result<()> {
         let dirty = tree.pool().monitor().lock().dirty_count();
         if dirty > self.means().dirty_max {
@@ -308,7 +309,7 @@ impl Part<'_> {
         Ok(analysis.into_redo())
     }
 
-    /// Redoes operations, and notes the transactions that are open at the end.
+    /// Redoes operations. Returns the open transactions at the log's end.
     fn redo(&self, tree: &Tree, redo: Redo, report: &mut TreeReport) -> Result<OpenTxns> {
         let list = match self.play.ahead {
             Ahead::List => redo.table().map(DirtyPages::read_ahead),
@@ -372,7 +373,7 @@ fn operations_of(frame: &Numbered) -> Result<OperationFrame<'_>> {
         .map_err(|why| malformed("operations", why, &frame.head.origin))
 }
 
-/// Returns the error for a frame whose payload cannot be read.
+/// Returns the error for a frame with an unreadable payload.
 fn malformed(what: &str, why: Malformed, origin: &Origin) -> Error {
     refuse(
         origin,

@@ -1,10 +1,10 @@
-//! The options of a tree's restart: the size of its pool, and how its file is read.
+//! The options of a tree's restart: the size of the pool, the limits on notes, and options for reading the tree's file.
 
 use perdura_base::{Error, Result};
 use perdura_device::Access;
 use perdura_tree::monitor::Limits;
 
-/// The share of a pool's pages that may be dirty before redo writes some, percent.
+/// The maximum percentage of dirty pages in a pool. Above this percentage, redo writes dirty pages.
 const DIRTY_PERCENT: usize = 80;
 
 /// The options of a tree's restart.
@@ -12,28 +12,29 @@ const DIRTY_PERCENT: usize = 80;
 pub struct TreeMeans {
     /// The number of pages that fit in memory.
     pub frames: usize,
-    /// The limits at which collected notes are logged.
+    /// The limits on the collected notes about pages. When the notes reach a limit, they are logged.
     pub limits: Limits,
     /// True if a Δ record contains the number of each update (appendix D.1).
     pub with_numbers: bool,
-    /// The number of pages that may be dirty before redo writes some, between two operations.
+    /// The number of pages that may be dirty. If more pages are dirty, redo writes some dirty pages between two
+    /// operations.
     pub dirty_max: usize,
-    /// The form of access to the file of pages: direct or buffered.
+    /// The access to the file of pages: direct or buffered.
     pub access: Access,
     /// The number of threads that read ahead, if the method reads ahead. 0: the restart itself reads ahead, between two
     /// operations.
     pub readers: usize,
 }
 
-/// The least number of pages in memory: as many as a change of structure of a tall tree needs at the same time, and a
-/// few more.
+/// The minimum number of pages in memory. One change of a tall tree's structure needs almost this number of pages at
+/// once.
 const FRAMES_MIN: usize = 8;
 
 impl TreeMeans {
     /// Checks that enough pages fit in memory.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there are fewer than the tree needs.
+    /// [`Error::Usage`] if fewer pages fit in memory than the tree needs.
     pub fn check(&self) -> Result<()> {
         if self.frames < FRAMES_MIN {
             return Err(Error::Usage(format!(
@@ -44,8 +45,8 @@ impl TreeMeans {
         Ok(())
     }
 
-    /// Returns the options for a pool of `frames` pages. With a small pool, notes are logged more often, so that the
-    /// log soon has a note of each page that is written.
+    /// Returns the options for a pool of `frames` pages. A small pool logs notes more often, so that the log soon has a
+    /// note of each written page.
     #[must_use]
     pub fn of_frames(frames: usize) -> TreeMeans {
         let usual = Limits::default();
@@ -65,7 +66,7 @@ impl TreeMeans {
 }
 
 impl Default for TreeMeans {
-    /// Returns the options for 4096 pages: 32 MiB of pages of 8 KiB.
+    /// Returns the options for a pool of 4096 pages. With pages of 8 KiB, the pool has 32 MiB.
     fn default() -> TreeMeans {
         TreeMeans::of_frames(4096)
     }

@@ -1,5 +1,5 @@
-//! Computes the position up to which the log may be cut. No other function computes it, and one assertion checks it
-//! before each cut.
+//! Computes the position below which the log may be deleted. Only [`truncation_floor`] computes it, and an assertion
+//! checks it before each deletion.
 
 use perdura_base::Pos;
 use perdura_base::flaw::{Flaw, armed};
@@ -7,12 +7,11 @@ use perdura_base::flaw::{Flaw, armed};
 use crate::anchor::Anchor;
 use crate::images::ImageStatus;
 
-/// Returns, for each stream, the position below which neither a restart nor the archive needs the log any more. The
-/// anchor must be durable.
+/// Returns, for each stream, the first position that a restart or the archive still needs. The anchor must be durable.
 ///
-/// The log reaches back to the begin of the *older* complete image. So a restart can begin with either image, and a
-/// damaged page of the newer image can be rebuilt from the older. If there is an archive, the log also keeps everything
-/// from the archive's end on.
+/// The log is kept from the begin mark of the *older* complete image's checkpoint. So a restart can begin with the
+/// newer image or with the older image. A damaged page of the newer image can be rebuilt from the older image. If there
+/// is an archive, all log after the archive's end is kept, too.
 #[must_use]
 pub fn truncation_floor(anchor: &Anchor) -> Vec<Pos> {
     let complete = || anchor.images.iter().filter(|image| image.is_complete());

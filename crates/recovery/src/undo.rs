@@ -1,9 +1,10 @@
 //! The second pass: undoes the changes of transactions that never ended.
 //!
-//! It reads the log of the life in which they were lost backward, from its end to the first record of any of them. In a
-//! scheme of XOR records, it XORs every record of a loser once more, compensations included, because all of them are in
-//! the state at that point. In a scheme of before-images, it restores these in the reverse order of the changes. There
-//! it skips compensations, because the changes that they reverted are undone in the same pass.
+//! Such a transaction is a *loser*. The pass reads the log of the losers' life backward, from the end of that log to
+//! the first record of any loser. In a scheme of XOR records, the state contains every record of a loser before this
+//! pass. The pass XORs each of these records again, compensations included, and so removes it from the state. In a
+//! scheme of before-images, the pass restores the before-images in the reverse order of the changes. In such a scheme
+//! the pass skips compensations, because it also undoes the changes that they compensate.
 //!
 //! # Source
 //! *Differential Logging* (000), section 2.2, step 3, and section 5.1 (PL2P, DL2P).
@@ -22,7 +23,7 @@ use crate::route::{Route, foreign};
 use crate::source::{Frames, LogSource, Raw};
 use crate::stats::ReplayStats;
 
-/// Undoes the losers of one life of a stream, on the partitions for which `own` returns true.
+/// Undoes the losers of one life of a stream. Changes only partitions for which `own` returns true.
 ///
 /// # Errors
 /// The errors of reading the log again.

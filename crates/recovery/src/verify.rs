@@ -1,9 +1,9 @@
 //! Checks every byte that a restart could need, then restarts the database in memory.
 //!
-//! Only the restart decides whether the database is refused. Opening the database, a dry run and `verify` call the same
-//! function, so they refuse the same databases with the same words. The checks before the restart also read data that a
-//! restart would not: the older image, and the log that only the older image needs. So they find damage while it does
-//! no harm yet.
+//! The checks report findings, but only the restart can refuse the database. Opening the database, a dry run and
+//! `verify` call the same function for the restart. So the three refuse the same databases, with the same error texts.
+//! The checks also read data that the restart does not read: the older image, and the log that only the older image
+//! needs. So `verify` finds damage before a restart needs the damaged data.
 
 use perdura_base::{Epoch, Error, ImageSlot, Pos, Result, StreamId};
 use perdura_wal::anchor::COMBINED;
@@ -31,12 +31,11 @@ pub struct Verified {
     pub refusal: Option<Error>,
 }
 
-/// Checks a stopped database and restarts it in memory. `options` are those of a dry run, with disks that its writes to
-/// pages do not change. `describe` returns the number of rows and their digest. `Ok(None)`: there is no database.
+/// Checks a stopped database and restarts it in memory. `options` must be the options of a dry run, and the disks must
+/// discard written pages. `describe` returns the number of rows and their digest. `Ok(None)`: there is no database.
 ///
 /// # Errors
-/// The errors because of which a restart cannot even begin: the anchor cannot be read, or files are missing or belong
-/// to another database.
+/// Errors that prevent a restart from beginning: an unreadable anchor, missing files, or files of a foreign database.
 pub fn verify(
     options: &RestartOptions,
     describe: &dyn Fn(&Restarted) -> Result<(u64, String)>,
@@ -67,7 +66,8 @@ pub fn verify(
         }
         Err(error) => {
             found.refused = Some(error.to_string());
-            // Only the restart finds frames that contradict each other, so such an error is added to the problems.
+            // Frames that contradict each other are found only by the restart. So the restart's error is added to the
+            // problems.
             if found.problems.is_empty() && matches!(error, Error::Corrupt(_)) {
                 found.problem("log", &error);
             }
@@ -93,8 +93,8 @@ impl Checked<'_> {
             false => "the other copy is intact",
         };
         for note in notes {
-            // A note about an update that was interrupted between the two copies does not report damage, so it stays a
-            // note.
+            // The other notes report no damage: an update of the anchor was interrupted, or the anchor is combined from
+            // its two copies.
             let (file, what) = if note.starts_with("anchor copy") {
                 ("anchor", format!("{note}; {other}"))
             } else if note.starts_with(VERSION_PATH) {
@@ -166,7 +166,7 @@ impl Checked<'_> {
     }
 }
 
-/// Checks every frame of a stream, up to `ends_at` if that is known.
+/// Checks every frame of a stream, up to `ends_at` if that position is known.
 fn check_stream(mut scan: StreamScan, ends_at: Option<Pos>, found: &mut Findings) {
     let stream = scan.stream;
     if let Some(end) = ends_at {
@@ -211,17 +211,18 @@ fn check_stream(mut scan: StreamScan, ends_at: Option<Pos>, found: &mut Findings
     });
 }
 
-/// Counts the records of a frame. Returns whether its payload parses.
+/// Counts the records of a frame in `counts`. Returns whether the frame's payload parses.
 fn parses(frame: Frame<'_>, counts: &mut FrameCounts) -> bool {
     let mut owners = OWNERS.iter();
     match owners.find_map(|owner| owner.parses(frame, counts)) {
         Some(parses) => parses,
-        // A frame without an owner, of the log itself.
+        // A frame without an owner belongs to the log itself.
         None => frame.kind != FrameKind::Restart || RestartRecord::decode(frame.payload).is_some(),
     }
 }
 
-/// Returns, for each stream, the position from which a restart could need the log: the begin of the older image.
+/// Returns, for each stream, the first position of the log that a restart could need. It is the begin mark of the older
+/// complete image's checkpoint.
 #[must_use]
 pub fn log_begin(anchor: &Anchor) -> Vec<Pos> {
     let complete = anchor.images.iter().filter(|image| image.is_complete());

@@ -1,13 +1,13 @@
 //! Writes the log's durable end into the anchor.
 //!
-//! At the end of a log, a file that lost its newest blocks looks like a tail that a crash has torn. So the anchor,
-//! which is on another disk or at least in another file, names a durable epoch, and the position in each stream at
-//! which that epoch ends. A restart that finds less log refuses to start. The engine calls [`vouch`] about once a
-//! second while the log is written and when it is closed; no commit waits for it.
+//! A log that has lost its newest blocks looks like a log whose end was torn by a crash. So the anchor names a durable
+//! epoch, and the end position of that epoch in each stream. The anchor is a separate file, perhaps on a separate disk.
+//! A restart refuses a log that ends before these positions. The engine calls [`vouch`] about once a second while the
+//! log is written, and when the log is closed. No commit waits for it.
 //!
 //! # Invariants
-//! * The epoch that the anchor names is at most D: no record is vouched for before it is durable.
-//! * The end that the anchor names never goes back.
+//! * The epoch that the anchor names is at most D, the durable epoch: no record is vouched for before it is durable.
+//! * An update of the anchor never replaces the named end by an earlier one.
 
 use perdura_base::Result;
 use perdura_base::flaw::{Flaw, armed};
@@ -15,11 +15,11 @@ use perdura_wal::{History, Rung, Wal};
 
 use crate::anchor_cell::AnchorCell;
 
-/// Makes the anchor vouch for the log that is durable now. Returns whether the anchor had to be written.
+/// Makes the anchor vouch for the log that is durable now. Returns whether it had to write the anchor.
 ///
 /// # Errors
-/// The log has stopped. Or the anchor cannot be written, which stops the log. If only space is missing, the log is not
-/// stopped, and the caller tries again later.
+/// The log has stopped, or the anchor cannot be written. A failed write of the anchor stops the log, unless it failed
+/// for lack of space. In that case the caller tries again later.
 pub fn vouch(anchor: &AnchorCell, wal: &Wal) -> Result<bool> {
     wal.check()?;
     let is_known = anchor.get().vouched.epoch >= wal.durable(Rung::Disk);
@@ -42,18 +42,19 @@ pub fn mark_clean(anchor: &AnchorCell, wal: &Wal) -> Result<()> {
         record.clean = true;
     });
     if let Err(error) = marked {
-        // An update that is refused for want of space would still take effect with a later update, when the database
-        // may not be clean. So the log is stopped.
+        // An update that is refused for want of space would take effect together with a later update. The database may
+        // not be clean at that time, so the log is stopped.
         wal.stop("anchor", &error);
     }
     wal.check()
 }
 
-/// Makes the anchor vouch for the durable log at the end of a life, with one sync of the anchor instead of two. No
-/// other update follows in this life.
+/// Makes the anchor vouch for the durable log at the end of a life, with one sync of the anchor instead of two. The
+/// life must not update the anchor again.
 ///
 /// # Errors
-/// The log has stopped, or the anchor cannot be written. The end that the anchor named before stays valid.
+/// The log has stopped, or the anchor cannot be written. After an error, the end that the anchor already names stays
+/// valid.
 pub fn vouch_last(anchor: &AnchorCell, wal: &Wal) -> Result<()> {
     wal.check()?;
     if anchor.get().vouched.epoch < wal.durable(Rung::Disk) {
@@ -62,7 +63,7 @@ pub fn vouch_last(anchor: &AnchorCell, wal: &Wal) -> Result<()> {
     Ok(())
 }
 
-/// Sets the durable end in the anchor's record to that of the log.
+/// Sets the durable end in the anchor's record to the log's durable end.
 fn take_over(record: &mut History, wal: &Wal) {
     let durable = wal.durable_end(match armed(Flaw::VouchedOnMirror) {
         true => Rung::Mirror,

@@ -1,17 +1,18 @@
-//! The native functions that every script uses: to run commands, to receive KEYS and ARGV, and to leave its reply.
+//! The native functions that every script uses to run commands, to receive KEYS and ARGV, and to return its reply.
 //!
-//! These functions work on the machine's stack ([`Stack`]). All other native functions go through mlua.
+//! These functions work directly on the stack ([`Stack`]) of the virtual machine, which is called *machine* below. All
+//! other native functions are called through mlua.
 //!
-//! # Early ends of a run
+//! # Errors that end a run
 //! An error that no script may catch is raised as a light userdata: the address of the bridge. The prelude's `pcall`
-//! can distinguish this value from all values that scripts can have. [`Shared`] has the reason for the end of the
-//! run. A panic of the host may not unwind through the machine. So the panic is caught and stored, the run is ended,
-//! and the panic is resumed when the machine has returned.
+//! can distinguish this value from all values that scripts can have. [`Shared`] holds the reason for the end of the
+//! run. A panic of the host must not unwind through the machine. So the bridge catches and stores the panic, ends the
+//! run, and resumes the panic when the machine has returned.
 //!
 //! # Unsafe code
-//! The functions find their bridge through a pointer. A native function has it in an upvalue, and the interrupt finds
-//! it in the data of the thread. The pointer leads to a box that the virtual machine owns and drops after the
-//! machine's state. The host is borrowed only for one run, which [`Bridge::with_host`] ensures.
+//! The functions find their bridge through a pointer. A native function has the pointer in an upvalue, and the
+//! interrupt has it in the data of the thread. [`Vm`](crate::vm::Vm) owns the bridge and drops it after the machine's
+//! state. [`Bridge::with_host`] ensures that the host is borrowed for one run only.
 #![allow(unsafe_code)]
 
 use crate::from_lua::{Encoder, Protocol, Unsent};
@@ -30,31 +31,31 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-/// A buffer for replies that is larger than this is freed after a command, bytes.
+/// The maximum capacity, in bytes, of a reply buffer that the bridge keeps after a command. A larger buffer is freed.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 const UNASKED: &[u8] = b"ERR Please specify at least one argument for this redis lib call";
 const NOT_WORDS: &[u8] = b"ERR Lua redis lib command arguments must be strings or integers";
 
-/// The way in which a native function ends.
+/// The end of a native function.
 enum End {
-    /// It returns this number of values, which are above its arguments on the stack.
+    /// The function returns this many values, which are above its arguments on the stack.
     Values(c_int),
-    /// It raises the last value on the stack as an error.
+    /// The function raises the last value on the stack as an error.
     Error,
-    /// It ends the run.
+    /// The function ends the run.
     Run,
 }
 
 /// The input and the output of a run.
 #[derive(Default)]
 struct Run {
-    /// The words of KEYS, followed by those of ARGV.
+    /// The words of KEYS, then the words of ARGV.
     words: Words,
-    /// The number of words that are keys. `None`: the run has no input and no reply.
+    /// The number of KEYS among the words. `None`: the run has no input and no reply.
     keys: Option<usize>,
     resp3: bool,
-    /// The caller's buffer, to which the reply is appended.
+    /// The caller's buffer. The reply is appended to it.
     out: Vec<u8>,
     reply_bytes_max: usize,
     unsent: Option<Unsent>,
@@ -64,15 +65,15 @@ struct Run {
 pub(crate) struct Bridge {
     shared: Rc<Shared>,
     host: Cell<Option<NonNull<dyn Host>>>,
-    /// A panic of the host.
+    /// A caught panic of the host, to be resumed after the run.
     panic: Cell<Option<Box<dyn Any + Send>>>,
     run: RefCell<Run>,
-    /// The words of the command that a script runs now, and the reply to that command.
+    /// The words of the script's current command, and the reply to this command.
     buffers: RefCell<(Words, Vec<u8>)>,
 }
 
 impl Bridge {
-    /// Makes the bridge and its functions, and puts the functions into `table`, which the prelude receives.
+    /// Makes the bridge, and adds the bridge's native functions to `table` for the prelude.
     pub(crate) fn new(lua: &Lua, shared: &Rc<Shared>, table: &Table) -> mlua::Result<Rc<Self>> {
         let bridge = Rc::new(Bridge {
             shared: Rc::clone(shared),
@@ -104,7 +105,7 @@ impl Bridge {
         Ok(bridge)
     }
 
-    /// Sets the machine's interrupt, which ends runs.
+    /// Sets the machine's interrupt function to [`interrupt`], which ends runs.
     pub(crate) fn interrupt(&self, lua: &Lua) -> mlua::Result<()> {
         let address: *const Bridge = self;
         // SAFETY: mlua uses neither the interrupt nor the data of the thread. The machine has no other thread.
@@ -116,7 +117,7 @@ impl Bridge {
         }
     }
 
-    /// Gives the next run its KEYS and ARGV, and a buffer for its reply.
+    /// Sets the KEYS and ARGV of the next run, and the buffer for its reply.
     pub(crate) fn give(&self, input: &Input<'_>, reply_bytes_max: usize, out: Vec<u8>) {
         let mut run = self.run.borrow_mut();
         run.words.clear();
@@ -130,14 +131,15 @@ impl Bridge {
         run.unsent = None;
     }
 
-    /// Returns the buffer that [`give`](Self::give) got, with the reply, and the reason if there is no reply.
+    /// Returns the buffer from [`give`](Self::give), with the reply appended. If there is no reply, also returns the
+    /// reason.
     pub(crate) fn take(&self) -> (Vec<u8>, Option<Unsent>) {
         let mut run = self.run.borrow_mut();
         run.keys = None;
         (std::mem::take(&mut run.out), run.unsent.take())
     }
 
-    /// Calls `run`. During the call, `redis.call` and the functions like it reach the host.
+    /// Calls `run`. During the call, `redis.call` and similar functions send their requests to `host`.
     pub(crate) fn with_host<R>(&self, host: &mut dyn Host, run: impl FnOnce() -> R) -> R {
         struct Lent<'b>(&'b Bridge);
         impl Drop for Lent<'_> {
@@ -159,14 +161,14 @@ impl Bridge {
         ran
     }
 
-    /// Ends the run for this reason. An earlier reason takes precedence.
+    /// Ends the run. Stores `why` as the reason, unless an earlier reason is stored.
     fn stop(&self, why: Stop) -> End {
         self.shared.stop(why);
         End::Run
     }
 
-    /// Sends the function's arguments to the host as a request, and pushes the reply. Returns true if the reply is an
-    /// error, which is pushed as a table.
+    /// Sends the native function's arguments to the host as a request, and pushes the reply. An error reply is pushed
+    /// as a table, and the function returns true.
     fn ask(&self, stack: &mut Stack<'_>, ask: Ask) -> Result<bool, End> {
         if self.shared.check().is_err() {
             return Err(End::Run);
@@ -200,7 +202,7 @@ impl Bridge {
                 return Err(self.stop(Stop::Memory));
             }
         }
-        // While the host serves this request, no other call can reach it.
+        // The pointer is taken out, so no other call can reach the host while it serves this request.
         let Some(mut host) = self.host.take() else {
             return Err(self.stop(Stop::Engine));
         };
@@ -256,7 +258,7 @@ impl Bridge {
         End::Values(2)
     }
 
-    /// Converts the function's argument to the reply of the run.
+    /// Converts the native function's argument to the reply of the run.
     fn reply(&self, stack: &mut Stack<'_>) -> End {
         let mut run = self.run.borrow_mut();
         let run = &mut *run;
@@ -284,10 +286,10 @@ impl Bridge {
     }
 }
 
-/// Appends a number as a word, as C's `%.17g` writes it.
+/// Appends a number to `to`, as C's `%.17g` writes it.
 fn push_number(to: &mut Vec<u8>, n: f64) {
     match number::whole(n) {
-        // Below 1e16, `%.17g` writes all digits of an integer. Zero is left to `push_general`, because it may have a
+        // Below 1e16, `%.17g` writes all digits of an integer. `push_general` writes zero, because zero may have a
         // sign.
         Some(whole) if whole != 0 && n.abs() < 1e16 => number::push_integer(to, whole),
         _ => number::push_general(to, n, 17),
@@ -297,7 +299,8 @@ fn push_number(to: &mut Vec<u8>, n: f64) {
 /// Runs a native function that the machine has called.
 ///
 /// # Safety
-/// The machine calls one of the functions below with `state`. Its first upvalue is the address of a live bridge.
+/// The machine calls one of the functions below with `state`. The function's first upvalue is the address of a live
+/// bridge.
 unsafe fn enter(
     state: *mut ffi::lua_State,
     run: impl FnOnce(&Bridge, &mut Stack<'_>) -> End,
@@ -330,7 +333,7 @@ unsafe fn end_run(state: *mut ffi::lua_State, bridge: &Bridge) -> ! {
     }
 }
 
-/// Converts the result of [`Bridge::ask`]: an error reply is raised, and any other reply is returned.
+/// Converts the result of [`Bridge::ask`]. The native function raises an error reply and returns any other reply.
 fn raised(is_error: Result<bool, End>) -> End {
     match is_error {
         Ok(true) => End::Error,
@@ -384,8 +387,8 @@ unsafe extern "C-unwind" fn done(state: *mut ffi::lua_State) -> c_int {
     unsafe { enter(state, Bridge::reply) }
 }
 
-/// Ends a run that must end, and collects garbage if necessary. The machine calls it at each call and at the end of
-/// each loop's round.
+/// Ends the run if there is a reason to end it. Otherwise collects garbage if necessary. The machine calls this
+/// function at each function call and at the end of each iteration of a loop.
 unsafe extern "C-unwind" fn interrupt(state: *mut ffi::lua_State, collecting: c_int) {
     // No error may be raised while the machine collects garbage.
     if collecting >= 0 {

@@ -3,18 +3,18 @@
 //! | value | reply |
 //! |---|---|
 //! | string | string |
-//! | number | integer, cut off behind the point |
-//! | `true`, `false` | 1, nothing; booleans after `redis.setresp(3)` |
+//! | number | integer, without the fraction |
+//! | `true`, `false` | 1, null; after `redis.setresp(3)`, booleans (1, 0 if the client speaks RESP2) |
 //! | table with a text in `err` or `ok` | error, status |
-//! | table with `double`, `map`, `set`, `big_number`, `verbatim_string` | the type of RESP3, or the nearest of RESP2 |
+//! | table with `double`, `map`, `set`, `big_number`, `verbatim_string` | the RESP3 type, or the nearest RESP2 type |
 //! | another table | array, up to the first nil |
-//! | anything else | nothing |
+//! | any other value | null |
 
 use crate::libraries::number;
 use crate::stack::{At, Item, Stack};
 use crate::vm::Shared;
 
-/// The greatest depth of tables in a reply. A deeper table becomes an error.
+/// The greatest depth of tables in a reply. A deeper table is replaced by an error.
 const DEPTH_MAX: usize = 512;
 
 /// The versions of RESP that the client and the script use.
@@ -35,7 +35,7 @@ pub(crate) enum Unsent {
     Ended,
 }
 
-/// The bytes of a reply.
+/// A buffer. The reply is appended to it.
 struct Bytes<'a> {
     out: &'a mut Vec<u8>,
     protocol: Protocol,
@@ -43,7 +43,7 @@ struct Bytes<'a> {
     end: usize,
 }
 
-/// Appends a reply.
+/// An encoder that converts a Lua value to a reply and appends the reply to a buffer.
 pub(crate) struct Encoder<'a, 'c> {
     stack: &'a mut Stack<'c>,
     shared: &'a Shared,
@@ -96,7 +96,7 @@ impl Bytes<'_> {
         }
     }
 
-    /// Appends a line of text. Line ends within the text become blanks.
+    /// Appends a line of text. Each CR or LF in the text becomes a blank.
     fn line(&mut self, kind: u8, text: &[u8]) -> Result<(), Unsent> {
         self.check(text.len())?;
         self.out.push(kind);
@@ -178,7 +178,7 @@ impl<'a, 'c> Encoder<'a, 'c> {
         self.to.check(0)
     }
 
-    /// Appends a table. The fields that it has read stay on the stack.
+    /// Appends a table. Leaves the fields that were read on the stack.
     fn table(&mut self, at: At) -> Result<(), Unsent> {
         if self.shared.check().is_err() {
             return Err(Unsent::Ended);
@@ -221,7 +221,8 @@ impl<'a, 'c> Encoder<'a, 'c> {
         self.items(at)
     }
 
-    /// Appends a table one level deeper, or an error if that is too deep.
+    /// Calls `push`, which appends a table one level deeper. Appends an error instead if the depth is already
+    /// [`DEPTH_MAX`].
     fn deeper(&mut self, push: impl FnOnce(&mut Self) -> Result<(), Unsent>) -> Result<(), Unsent> {
         if self.depth == DEPTH_MAX {
             self.to
@@ -235,7 +236,7 @@ impl<'a, 'c> Encoder<'a, 'c> {
         pushed
     }
 
-    /// Appends the pairs of a table as a map, or only the keys as a set.
+    /// Appends the pairs of a table as a map, or only its keys as a set if `has_values` is false.
     fn pairs(&mut self, at: At, has_values: bool) -> Result<(), Unsent> {
         let key = self.stack.len() + 1;
         let (mut count, mut from) = (0, 0);

@@ -1,9 +1,9 @@
-//! The requests that a script makes to the server.
+//! The interface through which a script makes requests to the server.
 
 /// The kinds of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
-    /// Runs a command. Its reply is in RESP3 if `resp3`, else in RESP2.
+    /// Runs a command. The reply is in RESP3 if `resp3` is true, otherwise in RESP2.
     Command {
         /// True if the script has chosen RESP3 with `redis.setresp`.
         resp3: bool,
@@ -14,24 +14,24 @@ pub enum Ask {
     Log,
 }
 
-/// Ends the script at once. The script's changes must be undone. The host knows the reason.
+/// The host's request to end the script at once. The host keeps the reason. The script's changes must be undone.
 #[derive(Debug)]
 pub struct Halt;
 
 /// The server, as a script sees it.
 pub trait Host {
-    /// Serves a request and appends one reply in RESP to `reply`. If a command fails, the reply is its error.
+    /// Serves a request and appends one reply in RESP to `reply`. A failed command replies with its error.
     ///
     /// # Errors
     /// [`Halt`] ends the script, and no `pcall` catches it.
     fn call(&mut self, ask: Ask, words: &Words, reply: &mut Vec<u8>) -> Result<(), Halt>;
 }
 
-/// The words of a request, in one buffer.
+/// The words of a request, stored in one buffer.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Words {
     bytes: Vec<u8>,
-    /// The offset at which each word ends in the buffer.
+    /// The end offset of each word in the buffer.
     ends: Vec<usize>,
 }
 
@@ -41,12 +41,12 @@ impl Words {
         self.ends.len()
     }
 
-    /// Returns whether it has no words.
+    /// Returns whether there are no words.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Returns the word at `index`. `None`: it has fewer words.
+    /// Returns the word at `index`, or `None` if there are fewer words.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)?;
         let begin = index.checked_sub(1).map_or(0, |before| self.ends[before]);

@@ -1,5 +1,5 @@
-//! The random numbers of scripts: the linear congruential generator of 48 bits that POSIX calls `lrand48`. Redis uses
-//! the same generator, so a script that sets the seed draws the same numbers as in Redis.
+//! The random numbers of scripts. They come from the linear congruential generator of 48 bits that POSIX calls
+//! `lrand48`. Redis uses this generator, too. So a script that sets the seed gets equal numbers here and in Redis.
 //!
 //! # Source
 //! POSIX.1, `drand48`: X' = (0x5DEECE66D X + 0xB) mod 2^48. A random number is the upper 31 bits of X. A seed sets
@@ -10,7 +10,7 @@ use std::cell::Cell;
 const MULTIPLIER: u64 = 0x5_DEEC_E66D;
 const INCREMENT: u64 = 0xB;
 const MASK: u64 = (1 << 48) - 1;
-/// The upper bound of the drawn numbers, which is never drawn.
+/// The exclusive upper bound of the drawn integers.
 const MAX: u32 = 0x7FFF_FFFF;
 
 /// The generator of one run.
@@ -23,7 +23,7 @@ impl Random {
         self.0.set((seed & 0xFFFF_FFFF) << 16 | 0x330E);
     }
 
-    /// Draws a number that is at least 0 and less than 1.
+    /// Returns the next random number. It is at least 0 and less than 1.
     pub(crate) fn next(&self) -> f64 {
         let x = self
             .0

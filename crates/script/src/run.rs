@@ -1,4 +1,4 @@
-//! Runs scripts and functions, one after the other.
+//! Runs scripts and functions, one at a time.
 
 use crate::from_lua::Unsent;
 use crate::host::Host;
@@ -11,7 +11,7 @@ use perdura_base::flaw::{Flaw, armed};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The greatest length of the text of an uncaught error, bytes. Longer texts are cut off.
+/// The maximum length, in bytes, of the text of an uncaught error. Longer texts are truncated.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 
 /// The text of a script or a library, and its name.
@@ -34,7 +34,7 @@ pub struct Input<'a> {
     pub seed: u64,
     /// True if the client speaks RESP3.
     pub resp3: bool,
-    /// The processor time that earlier attempts at this run took. This attempt has only the rest of the limit.
+    /// The processor time that earlier attempts at this run took. This attempt may use only the rest of the limit.
     pub spent: Duration,
 }
 
@@ -45,11 +45,11 @@ pub struct Registered {
     pub name: String,
     /// Its flags.
     pub flags: Flags,
-    /// The description that the library gave. `None`: it gave none.
+    /// The description that the library gave, if any.
     pub description: Option<Vec<u8>>,
 }
 
-/// Runs scripts. It has a virtual machine, which is made when it is first needed, and a watchdog.
+/// A virtual machine that runs scripts, with its watchdog. Both are made when they are first needed.
 pub struct Runtime {
     limits: Limits,
     vm: Option<Vm>,
@@ -67,7 +67,7 @@ impl fmt::Debug for Runtime {
 }
 
 impl Runtime {
-    /// Makes a runtime. It starts nothing until the first run.
+    /// Makes a runtime. The virtual machine and the watchdog start with the first run.
     pub fn new(limits: Limits) -> Self {
         Runtime {
             limits,
@@ -77,8 +77,8 @@ impl Runtime {
         }
     }
 
-    /// Makes a runtime whose runs end only when the alarm rings. It is for a simulator, whose clock is not the
-    /// machine's.
+    /// Makes a runtime that does not limit the time of runs. Instead, the returned alarm ends a run as if its time were
+    /// used up. This is for a simulator with a simulated clock.
     pub fn with_alarm(limits: Limits) -> (Self, Alarm) {
         let (watchdog, alarm) = Watchdog::by_hand();
         let runtime = Runtime {
@@ -100,7 +100,7 @@ impl Runtime {
         self.spent
     }
 
-    /// Returns the memory of the virtual machine, bytes.
+    /// Returns the memory that the virtual machine uses, bytes; 0 if there is no virtual machine.
     pub fn memory_bytes(&self) -> usize {
         self.vm.as_ref().map_or(0, |vm| vm.lua.used_memory())
     }
@@ -110,10 +110,10 @@ impl Runtime {
         self.vm = None;
     }
 
-    /// Compiles a script and keeps the result for its runs.
+    /// Compiles a script and keeps the result for later runs of the script.
     ///
     /// # Errors
-    /// The script is too long, or does not compile. Contains the text of an error reply.
+    /// The script is too long, or does not compile. The [`Failure`] contains the text of an error reply.
     pub fn check_script(&mut self, code: &Code<'_>) -> Result<(), Failure> {
         self.check_length(code)?;
         self.ready()?;
@@ -245,8 +245,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// Calls `run` within the limits. Afterwards the garbage of the run is collected. If the run exceeded a limit or
-    /// the engine failed, the virtual machine is dropped instead.
+    /// Calls `run` within the limits. Then collects the garbage of the run. If the run exceeded a limit or the engine
+    /// failed, drops the virtual machine instead.
     fn guarded<R>(
         &mut self,
         seed: u64,
@@ -279,7 +279,7 @@ impl Runtime {
         self.spent = watchdog.end(begin.elapsed());
         let stopped = vm.shared.stopped();
         let ran = match ran {
-            // A run that was stopped counts as failed, whatever it returned.
+            // A run that was stopped counts as failed, even if it returned a result.
             Ok(_) if stopped != Stop::No => Err(self.limits.failure(stopped)),
             Err(Failure::Limit(text)) if armed(Flaw::LimitKeepsHalf) => Err(Failure::Script(text)),
             Err(Failure::Halted) if armed(Flaw::HaltKeepsHalf) => {
@@ -306,15 +306,15 @@ fn compiled(vm: &mut Vm, code: &Code<'_>) -> Result<Function, Failure> {
     })
 }
 
-/// A script or a function that is being run, with the names for the text of an uncaught error.
+/// A script or a library's function that is being run. The text of an uncaught error contains `name` and `source`.
 struct Called<'a> {
     name: &'a str,
     source: &'a str,
-    /// The function of the prelude that runs the script or the function.
+    /// The prelude's runner: [`Vm::run_script`] for a script, [`Vm::run_library`] for a library's function.
     runner: &'a Function,
 }
 
-/// Calls a function with KEYS and ARGV, and appends its reply to the caller's buffer.
+/// Calls `function` with KEYS and ARGV, and appends its reply to the caller's buffer.
 fn call(
     vm: &Vm,
     limits: &Limits,
@@ -350,7 +350,7 @@ fn stopped(vm: &Vm, limits: &Limits) -> Result<(), Failure> {
     }
 }
 
-/// Returns the failure for a fault of the engine, or a lack of memory, outside of any script.
+/// Returns the failure for an error that no script caused: a fault of the engine, or a lack of memory.
 fn engine(error: mlua::Error) -> Failure {
     match error {
         mlua::Error::MemoryError(_) => Limits::default().failure(Stop::Memory),
@@ -358,10 +358,10 @@ fn engine(error: mlua::Error) -> Failure {
     }
 }
 
-/// The end of a function: success, or the text of an error and its line.
+/// The outcome of a called function: success, or the text of an error and the line where it occurred.
 type Ended = Result<(), (String, Option<u64>)>;
 
-/// Calls a function through the prelude, which reports the line of a failure.
+/// Calls `function` through the prelude's `runner`, which reports the line of a failure.
 fn invoke(runner: &Function, function: &Function) -> Result<Ended, Failure> {
     match runner.call::<(Value, Value)>(function) {
         Ok((Value::Nil, _)) => Ok(Ok(())),

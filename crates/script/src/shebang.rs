@@ -17,7 +17,7 @@ pub struct Flags {
     pub allow_cross_slot_keys: bool,
 }
 
-/// The names of the flags, in the order in which FUNCTION LIST shows them.
+/// The names of the flags, in the order of FUNCTION LIST.
 const NAMES: [&str; 5] = [
     "no-writes",
     "allow-oom",
@@ -37,7 +37,7 @@ impl Flags {
         }
     }
 
-    /// Sets the flag with that name. Returns false if there is no such flag.
+    /// Sets the flag called `name`. Returns false if the name is unknown.
     pub fn set(&mut self, name: &[u8]) -> bool {
         self.place(name).map(|flag| *flag = true).is_some()
     }
@@ -70,16 +70,16 @@ pub struct Header<'a> {
     pub name: Option<&'a [u8]>,
     /// The flags. `None`: the line has none.
     pub flags: Option<Flags>,
-    /// The offset at which the code begins: the end of the first line. So the lines of the code
-    /// keep their numbers.
+    /// The offset of the code: the end of the first line. The code begins with that line's line break, so its lines
+    /// have the same numbers as in the whole text.
     pub code: usize,
 }
 
 impl<'a> Header<'a> {
-    /// Reads the first line of a script. `None`: it has no header.
+    /// Reads the first line of a script. Returns `None` if it is not a header.
     ///
     /// # Errors
-    /// The line names another engine, an option that scripts do not have, or an unknown flag.
+    /// The line names an engine, an option or a flag that scripts do not have.
     pub fn of_script(source: &'a [u8]) -> Result<Option<Header<'a>>, HeaderError> {
         if !source.starts_with(b"#!") {
             return Ok(None);
@@ -176,7 +176,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The error for an invalid name, in the words of Redis. It is used for functions, too.
+/// The error for an invalid name of a library or a function, in the words of Redis.
 pub(crate) const BAD_NAME: &str = "Library names can only contain letters, numbers, or underscores(_) and must be at \
                                    least one character long";
 

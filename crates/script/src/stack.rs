@@ -1,29 +1,30 @@
 //! The stack of the virtual machine, for native functions that a script has called.
 //!
-//! The functions of mlua make a protected call into the machine for each string and each field, because the machine
-//! has a memory limit. They also hold a handle for each value. A native function already runs within the script's
-//! protected call, so it needs neither. With them, scripts of five commands take 40 % longer.
+//! The functions of mlua make a protected call into the virtual machine (*machine* below) for each string and each
+//! field, because the machine has a memory limit. They also keep a handle for each value. A native function already
+//! runs within the script's protected call, so neither protected calls nor handles are needed. With mlua's functions,
+//! scripts of five commands take 40 % longer.
 //!
 //! # Unsafe code
-//! A [`Stack`] exists only while the machine runs its function, so the state is alive and belongs to this thread. Its
-//! methods may be called with any index and any value. Positions count from 1, and the machine returns nil for
-//! positions beyond the top. Each method checks that a value is a table before it uses it as one, and makes room
-//! before it pushes. A method that allocates may raise the machine's error for a lack of memory. That error is a C++
-//! exception. It unwinds through these frames as a panic would (`C-unwind`), so that values of Rust are dropped. No
-//! frame between here and the protected call catches it.
+//! A [`Stack`] exists only while the machine waits for a native function or its interrupt, so the state is alive and
+//! belongs to this thread. Its methods may be called with any index and any value. Positions count from 1, and the
+//! machine returns nil for positions beyond the top. Each method checks that a value is a table before it uses the
+//! value as a table, and makes room before it pushes. A method that allocates may raise the machine's error for a lack
+//! of memory. That error is a C++ exception. It unwinds through Rust's frames as a panic would (`C-unwind`), so that
+//! values of Rust are dropped. No frame between the method and the protected call catches it.
 #![allow(unsafe_code)]
 
 use mlua::ffi;
 use std::ffi::{CStr, c_int};
 use std::marker::PhantomData;
 
-/// A position on the stack, from 1 on.
+/// A position on the stack; the first is 1.
 pub(crate) type At = c_int;
 
 /// The value at a position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Item<'s> {
-    /// Nil, or a value of a type that has no reply.
+    /// Nil, or a value of a type that cannot be a reply.
     Nothing,
     /// A truth value.
     Boolean(bool),
@@ -35,7 +36,7 @@ pub(crate) enum Item<'s> {
     Table,
 }
 
-/// The stack of one call.
+/// The stack of one call of a native function.
 #[derive(Debug)]
 pub(crate) struct Stack<'s> {
     state: *mut ffi::lua_State,
@@ -43,11 +44,11 @@ pub(crate) struct Stack<'s> {
 }
 
 impl Stack<'_> {
-    /// Makes the stack of the call that `state` is in.
+    /// Wraps the stack of the call that `state` is executing.
     ///
     /// # Safety
-    /// The machine must have called a function of C, or its interrupt, with `state`, and must wait for its return
-    /// during the lifetime of the stack.
+    /// The machine must have called a C function or the interrupt with `state`. The stack must be dropped before that
+    /// call returns to the machine.
     pub(crate) unsafe fn new(state: *mut ffi::lua_State) -> Self {
         Stack {
             state,
@@ -55,7 +56,7 @@ impl Stack<'_> {
         }
     }
 
-    /// Returns the number of values, which is also the position of the last one.
+    /// Returns the number of values, which is also the position of the last value.
     pub(crate) fn len(&self) -> At {
         // SAFETY: see the module.
         unsafe { ffi::lua_gettop(self.state) }
@@ -81,14 +82,14 @@ impl Stack<'_> {
         }
     }
 
-    /// Returns whether nil is at a position.
+    /// Returns whether the value at a position is nil.
     pub(crate) fn is_nil(&self, at: At) -> bool {
         debug_assert!(at > 0);
         // SAFETY: positions beyond the top are nil.
         unsafe { ffi::lua_type(self.state, at) <= ffi::LUA_TNIL }
     }
 
-    /// Removes the values above a position.
+    /// Removes the values above the position `len`.
     pub(crate) fn cut(&mut self, len: At) {
         if (0..self.len()).contains(&len) {
             // SAFETY: the stack becomes shorter, never longer.
@@ -97,8 +98,8 @@ impl Stack<'_> {
     }
 
     fn room(&mut self) {
-        // SAFETY: if there is no room, it raises an error of the machine. The text is static. There must be two
-        // slots: one for the value that a method pushes, and one for a key.
+        // SAFETY: if the stack cannot grow, the call raises an error of the machine. The text is static. There must be
+        // two slots: one for the value that a method pushes, and one for a key.
         unsafe { ffi::luaL_checkstack_(self.state, 2, c"a reply is too deep".as_ptr()) }
     }
 
@@ -143,7 +144,7 @@ impl Stack<'_> {
         at > 0 && unsafe { ffi::lua_type(self.state, at) == ffi::LUA_TTABLE }
     }
 
-    /// Removes the last value from the stack and stores it in a table, at an index.
+    /// Removes the last value from the stack and stores it in a table, at the index `index`.
     pub(crate) fn set_index(&mut self, table: At, index: usize) {
         let index = c_int::try_from(index).unwrap_or(c_int::MAX);
         assert!(
@@ -154,7 +155,7 @@ impl Stack<'_> {
         unsafe { ffi::lua_rawseti_(self.state, table, index) }
     }
 
-    /// Removes the last value from the stack and stores it in a table, at a name.
+    /// Removes the last value from the stack and stores it in a table, in the field `name`.
     pub(crate) fn set_field(&mut self, table: At, name: &CStr) {
         assert!(
             self.is_table(table) && self.len() > table,
@@ -183,7 +184,7 @@ impl Stack<'_> {
         unsafe { ffi::lua_rawgeti_(self.state, table, index) };
     }
 
-    /// Pushes the value at a name of a table.
+    /// Pushes the value of a field of a table.
     pub(crate) fn get_field(&mut self, table: At, name: &CStr) {
         self.room();
         assert!(self.is_table(table), "a table");
@@ -191,8 +192,8 @@ impl Stack<'_> {
         unsafe { ffi::lua_rawgetfield(self.state, table, name.as_ptr()) };
     }
 
-    /// Pushes the key and the value of the pair at the place `from` of a table, or of the first pair behind it.
-    /// Returns the place to continue from. The first place is 0. `None`: the table has no more pairs.
+    /// Pushes the key and the value of the next pair of a table. The search for the pair begins at the place `from`.
+    /// The table's first place is 0. Returns the `from` for the next call, or `None` if the table has no more pairs.
     pub(crate) fn next_pair(&mut self, table: At, from: At) -> Option<At> {
         self.room();
         assert!(self.is_table(table) && from >= 0, "a table");
@@ -202,7 +203,7 @@ impl Stack<'_> {
         (next >= 0).then_some(next)
     }
 
-    /// Returns the memory that values use, bytes.
+    /// Returns the memory that all values use, bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         // SAFETY: reads a counter. A negative category selects the sum of all.
         unsafe { ffi::lua_totalbytes(self.state, -1) }
@@ -210,7 +211,8 @@ impl Stack<'_> {
 
     /// Collects all garbage.
     pub(crate) fn collect_garbage(&mut self) {
-        // SAFETY: the machine may collect garbage in a call and in its interrupt, and it is in one of these.
+        // SAFETY: the machine may collect garbage in a call or in its interrupt. It is now in a call or in its
+        // interrupt.
         unsafe { ffi::lua_gc(self.state, ffi::LUA_GCCOLLECT, 0) };
     }
 }

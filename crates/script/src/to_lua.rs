@@ -3,8 +3,10 @@
 //! | reply | value |
 //! |---|---|
 //! | integer | number |
-//! | string; nothing | string; `false`, in RESP3 `nil` |
-//! | status; error | table with field `ok`; `err` |
+//! | string | string |
+//! | null | `false`; in RESP3, `nil` |
+//! | status | table with field `ok` |
+//! | error | table with field `err` |
 //! | array | table |
 //! | RESP3 double, big number, verbatim string, map, set | table with field `double`, `big_number`, `verbatim_string`, `map`, `set` |
 //! | RESP3 boolean | boolean |
@@ -15,8 +17,8 @@ use std::ffi::CStr;
 /// The greatest depth of nested values in a reply. Deeper replies are refused.
 const DEPTH_MAX: usize = 64;
 
-/// Converts a whole reply and pushes its value. `None`: the bytes are not a reply. Some values may have been pushed
-/// then.
+/// Converts a whole reply and pushes its value. Returns `None` if the bytes are not a reply. Some values may then have
+/// been pushed.
 pub(crate) fn push(stack: &mut Stack<'_>, reply: &[u8], resp3: bool) -> Option<()> {
     let mut reader = Reader {
         stack,
@@ -26,7 +28,7 @@ pub(crate) fn push(stack: &mut Stack<'_>, reply: &[u8], resp3: bool) -> Option<(
     reader.value(0)
 }
 
-/// Pushes a table with one field, which has a text.
+/// Pushes a table with one field. The field's value is `text`.
 pub(crate) fn push_named(stack: &mut Stack<'_>, field: &CStr, text: &[u8]) {
     stack.push_table(0, 1);
     let table = stack.len();
@@ -41,7 +43,7 @@ struct Reader<'a, 's, 'c> {
 }
 
 impl<'a> Reader<'a, '_, '_> {
-    /// Reads the bytes up to a line's end.
+    /// Reads the bytes up to the end of the line.
     fn line(&mut self) -> Option<&'a [u8]> {
         let end = memchr::memchr(b'\r', self.rest)?;
         let (line, behind) = self.rest.split_at(end);
@@ -53,7 +55,7 @@ impl<'a> Reader<'a, '_, '_> {
         std::str::from_utf8(line).ok()?.parse().ok()
     }
 
-    /// Reads the string whose length is in `line`.
+    /// Reads a string. `line` has the string's length.
     fn bulk(&mut self, line: &[u8]) -> Option<&'a [u8]> {
         let len = usize::try_from(Self::number(line)?).ok()?;
         let (text, behind) = self.rest.split_at_checked(len)?;
@@ -120,8 +122,8 @@ impl<'a> Reader<'a, '_, '_> {
         self.stack.len()
     }
 
-    /// Limits a length from the reply to the number of values that the remaining bytes can contain. The shortest
-    /// reply has three bytes.
+    /// Reduces `len`, a count from the reply, to about the number of values that the remaining bytes can contain. The
+    /// shortest value has three bytes.
     fn room(&self, len: usize) -> usize {
         len.min(self.rest.len() / 3 + 1)
     }
@@ -136,7 +138,8 @@ impl<'a> Reader<'a, '_, '_> {
         Some(())
     }
 
-    /// Pushes a table whose field `map` or `set` is the table of the pairs.
+    /// Pushes a table with a field `map` or `set`, which holds the table of the pairs. A set (`has_values` is false)
+    /// pairs each key with `true`.
     fn pairs(&mut self, len: usize, depth: usize, has_values: bool) -> Option<()> {
         let table = self.open();
         self.stack.push_table(0, self.room(len));
@@ -160,7 +163,7 @@ fn double(line: &[u8]) -> f64 {
     text.parse().unwrap_or(f64::NAN)
 }
 
-/// Returns the number of Lua that is nearest to an integer.
+/// Returns the number of Lua that is nearest to `n`.
 #[expect(clippy::cast_precision_loss, reason = "Lua's numbers are doubles")]
 pub(crate) fn as_double(n: i64) -> f64 {
     n as f64

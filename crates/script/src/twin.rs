@@ -1,5 +1,6 @@
-//! Safe versions of the functions that work on the machine's stack, for comparison in the tests below. They convert
-//! values to replies and replies to values through mlua's handles, which is slow.
+//! Safe versions of the functions that work on the virtual machine's stack. The tests below compare the results of the
+//! safe functions and the stack functions. The safe versions convert values to replies and replies to values through
+//! mlua's handles, which is slow.
 
 use crate::bridge::Bridge;
 use crate::host::{Ask, Halt, Host, Words};
@@ -12,7 +13,7 @@ use mlua::{Function, Lua, LuaString, Table, Value};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Appends a value as a reply, as `from_lua` must.
+/// Appends a value as a reply. For this value, `from_lua` must append equal bytes.
 fn encode(value: &Value, (client, script): (bool, bool), out: &mut Vec<u8>) {
     let nothing: &[u8] = if client { b"_\r\n" } else { b"$-1\r\n" };
     match value {
@@ -115,7 +116,8 @@ fn encode_table(table: &Table, protocol: (bool, bool), out: &mut Vec<u8>) {
     items.iter().for_each(|item| encode(item, protocol, out));
 }
 
-/// Converts a reply to a value, as `to_lua` must. Also returns the rest of the bytes.
+/// Converts a reply to a value. For this reply, `to_lua` must push an equal value. Also returns the bytes after the
+/// reply.
 fn decode<'r>(lua: &Lua, reply: &'r [u8], resp3: bool) -> (Value, &'r [u8]) {
     let end = reply
         .windows(2)
@@ -172,7 +174,7 @@ fn decode<'r>(lua: &Lua, reply: &'r [u8], resp3: bool) -> (Value, &'r [u8]) {
             (named("verbatim_string", Value::Table(inner)), rest)
         }
         _ => {
-            // The order of a table's pairs depends on its allocated room, so the room must be the same.
+            // The order of a table's pairs depends on its allocated room, so both versions must allocate the same room.
             let room = if matches!(kind, b'~' | b'%') {
                 number()
             } else {
@@ -246,7 +248,7 @@ fn any(lua: &Lua, rng: &mut Rng, depth: u32) -> Value {
     }
 }
 
-/// Appends a random reply of any type. No set or map in it has a key twice, or a null key.
+/// Appends a random reply of any type. Its sets and maps have neither equal keys nor null keys.
 fn any_reply(rng: &mut Rng, depth: u32, out: &mut Vec<u8>) {
     let kind = rng.u8(..if depth == 0 { 10 } else { 14 });
     let simple: [&[u8]; 10] = [
@@ -281,7 +283,7 @@ fn any_reply(rng: &mut Rng, depth: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// A host that always returns the same reply.
+/// A host that always returns one fixed reply.
 struct Says(Vec<u8>);
 
 impl Host for Says {
@@ -309,7 +311,7 @@ impl Bench {
         }
     }
 
-    /// Returns the native function with this name.
+    /// Returns the native function called `name`.
     fn native(&self, name: &str) -> Function {
         self.vm.host.raw_get(name).expect("a function")
     }
@@ -366,7 +368,7 @@ fn replies_become_the_values_of_the_safe_twin() {
             .with_host(&mut host, || pcall.call(("word", -2.5)).expect("a value"));
         let (expected, rest) = decode(&bench.vm.lua, &reply, resp3);
         assert!(rest.is_empty(), "seed {seed}");
-        // Lua does not compare the contents of tables, so the values are converted to replies, and these are
+        // Lua does not compare the contents of tables. So the values are converted to replies, and the replies are
         // compared.
         let [mut ours, mut theirs] = [Vec::new(), Vec::new()];
         encode(&value, (true, true), &mut ours);

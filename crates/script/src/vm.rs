@@ -1,4 +1,4 @@
-//! The virtual machine: Luau in which the prelude has run, and whose sandbox is closed.
+//! The virtual machine: Luau after the prelude has closed the sandbox.
 
 use crate::bridge::Bridge;
 use crate::libraries;
@@ -12,14 +12,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// The source of the functions that scripts have, in Luau.
+/// The prelude: Luau source with the functions that scripts have.
 const PRELUDE: &str = include_str!("prelude.luau");
 /// The version of Redis that the server claims to be.
 const REDIS_VERSION: &str = "7.0.15";
 const REDIS_VERSION_NUMBER: u32 = 0x0007_000F;
-/// The number of compiled scripts that a virtual machine keeps. When it is reached, all of them are dropped.
+/// The maximum number of compiled scripts that a virtual machine keeps. At this number, all of them are dropped before
+/// the next script is added.
 const COMPILED_MAX: usize = 4096;
-/// Functions that the compiler would call directly, but that the prelude replaces or scripts do not have.
+/// Functions that Luau's compiler would call directly. The prelude replaces or removes these functions.
 const REPLACED: [&str; 26] = [
     "tostring",
     "typeof",
@@ -48,39 +49,41 @@ const REPLACED: [&str; 26] = [
     "bit32.rrotate",
     "vector.create",
 ];
-/// A run may leave this much memory in use before garbage is collected, bytes.
+/// The memory, in bytes, that runs may leave in use before garbage is collected.
 const LEFT_BYTES_MAX: usize = 896 << 10;
-/// The most collections of garbage after a run. Each collection halves the stack if the stack is long.
+/// The maximum number of collections of garbage after a run. A long stack takes several collections, because each
+/// one only halves it.
 const COLLECTIONS_MAX: usize = 8;
-/// If less memory than this is left, garbage is not collected any more, bytes.
+/// The least memory, in bytes, that must be left before the limit for a run to collect garbage again.
 const COLLECTED_LEAST: usize = 2 << 20;
 
 /// The state that a run shares with the native functions.
 pub(crate) struct Shared {
     /// The watchdog's flag.
     flag: Flag,
-    /// The number of the present run.
+    /// The sequence number of the current run.
     pub(crate) run: Cell<u64>,
-    /// The reason for which the run must end.
+    /// The reason why the run must end, or [`Stop::No`].
     stop: Cell<Stop>,
-    /// True if `redis.setresp(3)` has been called.
+    /// True if the run has called `redis.setresp(3)`.
     pub(crate) resp3: Cell<bool>,
-    /// Its random numbers.
+    /// The random numbers of the run.
     pub(crate) random: Random,
     /// True while a library is being loaded.
     pub(crate) loads: Cell<bool>,
     /// The functions that the library has registered.
     pub(crate) registered: RefCell<Vec<(Registered, Function)>>,
-    /// The memory in use at which all garbage is collected, bytes.
+    /// The memory in use, in bytes, at which all garbage is collected.
     collect_at: Cell<usize>,
-    /// The most memory that may be in use, bytes.
+    /// The maximum memory that may be in use, bytes.
     end_bytes: Cell<usize>,
-    /// The most bytes that a library may build at once.
+    /// The maximum number of bytes that a function of a library may build as one result.
     pub(crate) build_bytes_max: usize,
 }
 
 impl Shared {
-    /// Stops the run for this reason. An earlier reason takes precedence.
+    /// Sets the reason why the run must end, unless an earlier reason is set. Returns the error that the caller must
+    /// raise.
     pub(crate) fn stop(&self, why: Stop) -> mlua::Error {
         if self.stop.get() == Stop::No {
             self.stop.set(why);
@@ -88,7 +91,7 @@ impl Shared {
         mlua::Error::runtime("the script was ended")
     }
 
-    /// Returns the reason for which the run must end. Also reads the flag of the watchdog.
+    /// Returns the reason why the run must end, or [`Stop::No`]. The watchdog's flag gives the reason [`Stop::Time`].
     pub(crate) fn stopped(&self) -> Stop {
         if self.stop.get() == Stop::No && self.flag.is_up(self.run.get()) {
             self.stop.set(Stop::Time);
@@ -96,7 +99,7 @@ impl Shared {
         self.stop.get()
     }
 
-    /// Fails if the run must end. Every loop of a library must call it.
+    /// Fails if the run must end. Every loop of a native library must call this.
     pub(crate) fn check(&self) -> mlua::Result<()> {
         match self.stopped() {
             Stop::No => Ok(()),
@@ -104,7 +107,7 @@ impl Shared {
         }
     }
 
-    /// Fails if a library has built more bytes than a run may hold, or if the run must end.
+    /// Fails if the run must end. Also fails if a library has built more than `build_bytes_max` bytes.
     pub(crate) fn check_built(&self, bytes: usize) -> mlua::Result<()> {
         if bytes > self.build_bytes_max {
             return Err(self.stop(Stop::Memory));
@@ -112,18 +115,19 @@ impl Shared {
         self.check()
     }
 
-    /// Returns whether all garbage must be collected when this much memory is in use. Luau's own collector takes
-    /// steps of a fixed size, which is too slow for long strings. The allocator does not collect: it only fails at
-    /// the limit.
+    /// Returns whether all garbage must be collected when `used_bytes` are in use. Luau's own collector takes steps of
+    /// a fixed size, which is too slow for long strings. The allocator does not collect garbage: it only fails at the
+    /// limit.
     pub(crate) fn collects_at(&self, used_bytes: usize) -> bool {
         used_bytes >= self.collect_at.get()
     }
 
-    /// Notes that all garbage has been collected and `used_bytes` are still in use. Computes when to collect next.
+    /// Computes when to collect garbage next. The caller has just collected all garbage, and `used_bytes` are still in
+    /// use.
     pub(crate) fn collected(&self, used_bytes: usize) {
         let left = self.end_bytes.get().saturating_sub(used_bytes);
-        // The next collection is due when half of the remaining memory is used. Near the limit a collection gains
-        // nothing.
+        // The next collection is due when half of the remaining memory is used. Near the limit, collections would
+        // follow each other too closely.
         let next = if left < COLLECTED_LEAST {
             usize::MAX
         } else {
@@ -144,7 +148,8 @@ impl Shared {
     }
 }
 
-/// The results of the prelude: the functions that run scripts and library functions, and the environments of both.
+/// The results of the prelude: the runner of scripts, the runner of library functions, and the two runners'
+/// environments.
 type Closed = (Function, Function, Table, Table);
 
 /// The functions of a library, by name.
@@ -154,9 +159,9 @@ pub(crate) type Library = HashMap<String, Function>;
 pub(crate) struct Vm {
     pub(crate) lua: Lua,
     pub(crate) shared: Rc<Shared>,
-    /// Runs a function of a script and reports the line of a failure.
+    /// The prelude's function that runs a script and reports the line of a failure.
     pub(crate) run_script: Function,
-    /// Runs a function of a library and reports the line of a failure.
+    /// The prelude's function that runs a library function and reports the line of a failure.
     pub(crate) run_library: Function,
     /// The table of native functions that the prelude reads.
     pub(crate) host: Table,
@@ -166,9 +171,9 @@ pub(crate) struct Vm {
     scripts: HashMap<String, Function>,
     /// Libraries by the SHA-1 of their code.
     pub(crate) libraries: HashMap<String, Library>,
-    /// The memory in use after the last collection, plus the memory of code compiled since, bytes.
+    /// The memory, in bytes, that was in use after the last collection, plus that of the code compiled since then.
     kept_bytes: Cell<usize>,
-    /// The bridge. The machine has its address, so the bridge is dropped after the machine.
+    /// The bridge. The virtual machine has the bridge's address, so `lua` is dropped before this field.
     pub(crate) bridge: Rc<Bridge>,
 }
 
@@ -176,8 +181,8 @@ impl Vm {
     /// Makes a virtual machine.
     pub(crate) fn new(flag: Flag, build_bytes_max: usize) -> mlua::Result<Self> {
         let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::BIT | StdLib::DEBUG;
-        // The `pcall` of Luau does not catch panics of Rust functions. No script may catch one: it is a fault of the
-        // server.
+        // With this option Luau's `pcall` does not catch panics of Rust functions. No script may catch a panic, because
+        // it is a fault of the server.
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
         let shared = Rc::new(Shared {
             flag,
@@ -195,18 +200,18 @@ impl Vm {
         native.raw_set("null", Value::NULL)?;
         native.raw_set("version", REDIS_VERSION)?;
         native.raw_set("version_number", REDIS_VERSION_NUMBER)?;
-        // Otherwise calls of these functions would bypass the replacements and removals of the prelude.
+        // Without this, calls of these functions would bypass the prelude's replacements and removals.
         let compiler = Compiler::new().set_disabled_builtins(REPLACED);
         lua.set_compiler(compiler);
-        // This makes the prelude's own calls of the language's functions fast, too.
+        // This makes the prelude's own calls of Luau's functions fast, too.
         lua.globals().set_safeenv(true);
         let host = lua.create_table()?;
         let bridge = Bridge::new(&lua, &shared, &host)?;
         let prelude = lua.load(PRELUDE).set_name("=prelude").into_function()?;
         let (run_script, run_library, script_environment, library_environment): Closed =
             prelude.call((native, host.clone()))?;
-        // Names are resolved when a chunk is compiled, because the values that scripts find never change. The
-        // exception is `redis` in libraries. It is hidden while a library is compiled, so that each use looks it up.
+        // Names are resolved when a chunk is compiled, because their values never change. The exception is the name
+        // `redis` in libraries. It is hidden while a library is compiled, so that each use looks it up.
         library_environment.set_safeenv(true);
         script_environment.set_safeenv(true);
         bridge.interrupt(&lua)?;
@@ -227,12 +232,12 @@ impl Vm {
         })
     }
 
-    /// Returns a script's function, compiled at its first use. Its arguments are KEYS and ARGV.
+    /// Returns a script's function, which takes KEYS and ARGV. Compiles the script if it is not known yet.
     pub(crate) fn script(&mut self, sha: &str, code: &[u8]) -> Result<Function, String> {
         if let Some(known) = self.scripts.get(sha) {
             return Ok(known.clone());
         }
-        // The declaration is put on the first line, so that the numbers of the lines do not change.
+        // The declaration is put before the first line's text, so that the numbers of the lines do not change.
         let text = [b"local KEYS, ARGV = ...; ", code].concat();
         let chunk = self.lua.load(&text[..]).set_name("=user_script");
         let before = self.lua.used_memory();
@@ -261,7 +266,7 @@ impl Vm {
     }
 
     fn compile(&self, chunk: Chunk<'_>, environment: &Table) -> Result<Function, String> {
-        // A chunk looks its names up in the globals at the time it is loaded.
+        // A chunk uses the globals that are set when it is loaded.
         let compiled = self.lua.set_globals(environment.clone());
         let compiled = compiled.and_then(|()| chunk.set_mode(ChunkMode::Text).into_function());
         compiled.map_err(|error| match error {

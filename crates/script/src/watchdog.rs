@@ -1,11 +1,11 @@
 //! Measures the processor time of runs, and ends runs that take too long.
 //!
-//! Wall time would count against a script while its process is stopped (SIGSTOP) or waits for a core. Reading a
-//! thread's processor time takes a system call, which is too slow for every interrupt. So a second thread sets a
-//! request every few milliseconds while a script runs. The script's own thread answers it at its next interrupt by
-//! reading its time. The first answer marks the begin of the measured time, so a run may take two ticks more than its
-//! limit. A run that ends before the first request costs three stores. The watchdog's thread parks when there have
-//! been no runs for a while.
+//! The limit is on processor time, because wall time passes even while the process is stopped (SIGSTOP) or waits for a
+//! core. Reading a thread's processor time takes a system call, which is too slow for every interrupt. So while a
+//! script runs, a second thread, the watchdog's, sets a request every few milliseconds (a *tick*). At the next
+//! interrupt the script's thread answers the request: it reads its own processor time. The measurement begins at the
+//! first answer, so a run may take two ticks more than its limit. A run that ends before the first request costs only
+//! four atomic stores. The watchdog's thread parks when there have been no runs for a while.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -14,40 +14,41 @@ use std::time::Duration;
 
 /// The time between two requests of the watchdog's thread.
 const TICK: Duration = Duration::from_millis(5);
-/// After this number of ticks without a run, the thread parks.
+/// The number of ticks without a run before the thread parks.
 const IDLE_TICKS: u32 = 200;
 /// The value of `marked` before the first request of a run.
 const UNMARKED: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// The number of the present run. 0: no run is under way.
+    /// The sequence number of the current run. 0: no run is under way.
     running: AtomicU64,
-    /// The processor time that the newest run may take, nanoseconds. Only the thread of the runs uses it.
+    /// The processor time, in nanoseconds, that the newest run may take. Only the script's thread uses this field.
     allowed: AtomicU64,
-    /// The processor time of the run's thread at the first request, nanoseconds. Only that thread uses it.
+    /// The processor time of the script's thread, in nanoseconds, at its answer to the run's first request. Only that
+    /// thread uses this field.
     marked: AtomicU64,
-    /// The number of the run that must read its time.
+    /// The sequence number of the run whose thread must read its processor time. 0: no request is open.
     asked: AtomicU64,
-    /// The number of the run that must end.
+    /// The sequence number of the run that must end.
     stopped: AtomicU64,
     parked: AtomicBool,
     ended: AtomicBool,
 }
 
-/// The flag of a watchdog.
+/// A handle of a watchdog. The script's thread uses it to check whether the run must end.
 #[derive(Debug, Clone)]
 pub(crate) struct Flag(Arc<Shared>);
 
 impl Flag {
-    /// Returns whether the run must end. The calling thread must be the one that runs it.
+    /// Returns whether the run must end. Only the thread that executes the run may call this.
     pub(crate) fn is_up(&self, run: u64) -> bool {
         self.0.asked.load(SeqCst) == run && self.0.look(run)
     }
 }
 
 impl Shared {
-    /// Answers a request: compares the processor time of the run with its limit.
+    /// Answers a request: compares the processor time of the run with its limit. Returns whether the run must end.
     #[cold]
     fn look(&self, run: u64) -> bool {
         if self.stopped.load(SeqCst) == run {
@@ -74,28 +75,28 @@ fn thread_cpu_ns() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// The watchdog's thread, and the state that it shares with the runs.
+/// The watchdog's thread, and the state shared with the thread that runs scripts.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     shared: Arc<Shared>,
-    /// The thread that makes the requests, or an alarm.
+    /// The watchdog's thread, or the alarm that replaces it. `None`: the thread could not be started.
     keeper: Option<Keeper>,
     runs: u64,
 }
 
-/// The thread that makes the requests, or an alarm.
+/// The source of the requests: the watchdog's thread or an alarm.
 #[derive(Debug)]
 enum Keeper {
     Thread(JoinHandle<()>),
     Alarm,
 }
 
-/// Ends runs on request. In a [`Runtime`](crate::Runtime), it takes the place of the watchdog's thread.
+/// A handle that ends runs on request. A [`Runtime`](crate::Runtime) with an alarm has no watchdog thread.
 #[derive(Debug, Clone)]
 pub struct Alarm(Arc<Shared>);
 
 impl Alarm {
-    /// Ends the present run as if its time were used up.
+    /// Ends the current run as if its time were used up.
     pub fn ring(&self) {
         let running = self.0.running.load(SeqCst);
         self.0.stopped.store(running, SeqCst);
@@ -104,7 +105,7 @@ impl Alarm {
 }
 
 impl Watchdog {
-    /// Makes a watchdog without a thread. A run's time is used up when the alarm rings.
+    /// Makes a watchdog without a thread. The returned alarm ends runs instead.
     pub(crate) fn by_hand() -> (Self, Alarm) {
         let shared = Arc::<Shared>::default();
         let alarm = Alarm(Arc::clone(&shared));
@@ -131,13 +132,13 @@ impl Watchdog {
         }
     }
 
-    /// Returns its flag.
+    /// Returns a flag for runs to check.
     pub(crate) fn flag(&self) -> Flag {
         Flag(Arc::clone(&self.shared))
     }
 
-    /// Begins a run that may take the processor time `allowed`. Returns its number, which is never 0. `None`: the
-    /// thread could not be started.
+    /// Begins a run that may take the processor time `allowed`. Returns the run's sequence number, which is never 0.
+    /// Returns `None` if the watchdog's thread could not be started.
     pub(crate) fn begin(&mut self, allowed: Duration) -> Option<u64> {
         let keeper = self.keeper.as_ref()?;
         self.runs += 1;
@@ -153,8 +154,8 @@ impl Watchdog {
         Some(self.runs)
     }
 
-    /// Ends the run. `elapsed` is the wall time since its begin, and the calling thread must be the one that began
-    /// it. Returns the part of the allowed time that the run took.
+    /// Ends the run. Only the thread that began the run may call this. `elapsed` is the wall time since the run began.
+    /// Returns the measured processor time, plus up to two ticks of `elapsed` for the time before the measurement.
     pub(crate) fn end(&mut self, elapsed: Duration) -> Duration {
         self.shared.running.store(0, SeqCst);
         let before = elapsed.min(2 * TICK);
@@ -170,7 +171,7 @@ impl Drop for Watchdog {
         self.shared.ended.store(true, SeqCst);
         if let Some(Keeper::Thread(thread)) = self.keeper.take() {
             thread.thread().unpark();
-            // If the thread has panicked, this module is at fault. Nothing can be done about it here.
+            // The thread panics only by a fault of this module, and nothing can be done about it here.
             drop(thread.join());
         }
     }
@@ -183,7 +184,8 @@ fn watch(shared: &Shared) {
             0 => idle += 1,
             running => {
                 idle = 0;
-                // If that run has ended meanwhile, no later run has its number, and the request has no effect.
+                // If the run has ended since `running` was loaded, the request has no effect, because no later run has
+                // this number.
                 shared.asked.store(running, SeqCst);
             }
         }

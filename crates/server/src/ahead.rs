@@ -1,15 +1,16 @@
-//! Looking ahead: the keys of requests that were parsed together are fetched together, before the first of them runs.
+//! Looking ahead: the keys of all requests parsed together are fetched into the processor's cache before the first
+//! request runs.
 //!
-//! Connections that are ready at the same time are read together, and their first requests are treated like those of
-//! one pipeline: see `connection/early.rs`.
+//! Connections that are ready together are read together. Their first requests are treated like the requests of one
+//! pipeline: see `connection/early.rs`.
 //!
-//! A command with many keys, and a block of MULTI, fetches its keys while it runs, under its latches: see
+//! A command with many keys, or a MULTI block, fetches keys while it runs and holds its latches: see
 //! [`Data::look_ahead`](crate::command::Data::look_ahead).
 //!
-//! Looking ahead is a hint to the processor and changes no data: see
-//! [`Db::look_ahead`](crate::engine::Db::look_ahead). A wrong guess costs only time: a request may be refused
-//! when its turn comes, or may run in another database after a SELECT. No keys are fetched for a client that
-//! may use only some keys. Otherwise the timing could reveal whether other keys exist.
+//! Looking ahead is a hint to the processor and changes no data: see [`Db::look_ahead`](crate::engine::Db::look_ahead).
+//! A key may be fetched needlessly: the request may be refused later, or may run in another database after a SELECT.
+//! That costs only time. No keys are fetched for a client that may use only some keys. Otherwise the timing could show
+//! the client whether other keys exist.
 
 use crate::command::Run;
 use crate::resp::parse::Args;
@@ -17,20 +18,21 @@ use crate::session::Session;
 use crate::state::{Stage, State};
 use smallvec::SmallVec;
 
-/// The most requests that are parsed together.
+/// The maximum number of requests parsed together.
 pub(crate) const AHEAD_REQUESTS: usize = 16;
-/// The most keys that are fetched together for one command or one MULTI block.
+/// The maximum number of keys fetched together for one command or one MULTI block.
 pub(crate) const AHEAD_KEYS: usize = 16;
-/// The most keys that are fetched for requests that were parsed together.
+/// The maximum number of keys fetched for requests parsed together.
 const PIPELINE_KEYS: usize = 64;
 
-/// Fetches the keys of those requests that use the same database as the first request.
+/// Fetches up to [`PIPELINE_KEYS`] keys that the requests name. All these keys are in the first request's database.
 pub(crate) fn look<'a>(state: &State, requests: impl Iterator<Item = (&'a Session, Args<'a>)>) {
     let Stage::Ready(db) = &state.stage else {
         return;
     };
     let mut database = None;
-    // A plain loop, because every request runs it: a chain of iterator adapters takes twice the instructions.
+    // This is a plain loop, because every request passes through it. A chain of iterator adapters would take twice the
+    // instructions.
     let mut keys: SmallVec<[&[u8]; PIPELINE_KEYS]> = SmallVec::new();
     for (session, args) in requests {
         if args.len() <= 1 || !session.user.unlimited() {

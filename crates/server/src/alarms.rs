@@ -1,5 +1,5 @@
-//! The one list of the server's present troubles. The status page, `/status.json`, `/healthz`, `/metrics`,
-//! INFO and the log show it.
+//! The list of the server's current alarms. The status page, `/status.json`, `/healthz`, `/metrics`, INFO and the log
+//! all show this list.
 //!
 //! An alarm asks a person to do something, or reports that clients are refused. Loading raises no alarm;
 //! `/healthz` reports it separately.
@@ -24,11 +24,11 @@ const ARCHIVE: &str = "archive";
 const BACKLOG: &str = "archive_backlog_full";
 const LINES: &str = "log_lines_lost";
 
-/// The alarm for lost lines ends this long after the newest loss was seen.
+/// The time that the alarm for lost log lines lasts after the newest loss.
 const LATELY: Duration = Duration::from_secs(60);
 
-/// The number of log lines that were lost because stderr did not take them, and the time at which the loop last
-/// saw the number grow.
+/// The number of log lines lost because stderr did not accept them, and the time when the loop last saw
+/// this number grow.
 #[derive(Debug, Default)]
 pub(crate) struct LostLines {
     count: u64,
@@ -36,7 +36,7 @@ pub(crate) struct LostLines {
 }
 
 impl LostLines {
-    /// Takes the current number of lost lines. The loop calls this about once a second.
+    /// Notes the current number of lost lines. The event loop calls this about once a second.
     pub(crate) fn look(&mut self, count: u64, now: Instant) {
         if count > self.count {
             (self.count, self.at) = (count, Some(now));
@@ -56,31 +56,31 @@ impl LostLines {
     }
 }
 
-/// A trouble of the server.
+/// An alarm of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Alarm {
-    /// One of [`NAMES`].
+    /// The alarm's name, one of [`NAMES`].
     pub name: &'static str,
     /// The reason, in one line.
     pub why: String,
 }
 
 impl Alarm {
-    /// Returns whether the log line about this alarm is made from the alarm itself. The other alarms have more
-    /// detailed log lines from elsewhere.
+    /// Returns whether the log gets a line that is made from this alarm. For every other alarm, another part of the
+    /// server logs a more detailed line.
     pub(crate) fn has_own_line(&self) -> bool {
         [LOG_STUCK, MEMORY, NODES].contains(&self.name)
     }
 }
 
-/// Returns the present alarms, from the engine's current figures.
+/// Returns the current alarms, from the engine's current figures.
 pub(crate) fn of_now(state: &State) -> Vec<Alarm> {
     let stats = state.db().map(Db::stats);
     let stats = stats.and_then(|stats| serde_json::to_value(stats).ok());
     of(state, &stats.unwrap_or(Value::Null))
 }
 
-/// Returns the present alarms, from the given figures of the engine.
+/// Returns the current alarms, from the engine's figures `stats`.
 pub(crate) fn of(state: &State, stats: &Value) -> Vec<Alarm> {
     let found = [
         (STOPPED, state.stopped.clone()),
@@ -176,7 +176,8 @@ fn backlog_full(stats: &Value) -> Option<String> {
     })
 }
 
-/// Returns the text at the JSON pointer `at` of the engine's figures. `None`: there is no text, or it is empty.
+/// Returns the text at the JSON pointer `at` in the engine's figures. Returns `None` if there is no text or it is
+/// empty.
 fn text(stats: &Value, at: &str) -> Option<String> {
     let text = stats.pointer(at)?.as_str()?;
     (!text.is_empty()).then(|| text.to_owned())

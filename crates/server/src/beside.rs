@@ -1,14 +1,13 @@
-//! Commands that run beside the loop, in a thread.
+//! Commands that run in a thread beside the event loop.
 //!
-//! A command that is about to look at or change very many elements, and cannot do that in steps, would hold up
-//! all clients if the loop ran it. A thread runs it instead, as one transaction like any other, with the
-//! latches of its partitions. MULTI blocks that are long, or that contain such a command, run in the same way.
+//! Some commands look at or change very many elements and cannot run in steps. They would hold up all clients if the
+//! loop ran them. So a thread runs such a command as one ordinary transaction, which holds the latches of the command's
+//! partitions. A thread also runs long MULTI blocks, and MULTI blocks with one of these commands.
 //!
-//! In the meantime the loop postpones requests for keys of these partitions, so it never waits for a latch. A
-//! command has *landed* when the loop has taken over its result. Only then does the loop report the changes to
-//! observers, and until then its partitions stay held. So a client that reads or watches the changed keys sees
-//! either none of the command's changes or all of them. One command runs beside the loop at a time. A second
-//! such command is postponed.
+//! In the meantime the loop postpones requests for keys of these partitions, so the loop never waits for a latch. A
+//! command has *landed* when the loop has taken over its result. The loop reports the changes to observers only after
+//! that, and the command's partitions stay held until then. So a client that reads or watches the changed keys sees
+//! none or all of the command's changes. One command runs beside the loop at a time. A second command is postponed.
 
 use crate::acl::User;
 use crate::command::data::{Host, Outcome};
@@ -28,14 +27,14 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// The most arguments of a command that are not elements.
+/// The number of arguments that a command may have besides its elements.
 const OPTIONS: u64 = 16;
-/// The time between two looks at the room in the log.
+/// The pause between two checks for room in the log.
 const LOG_WAIT: Duration = Duration::from_millis(1);
-/// Commands that may latch partitions of keys that are not among their arguments.
+/// Commands that may latch any partition, even if it holds none of the keys in their arguments.
 const WHOLE: [&str; 4] = ["debug", "function", "info", "memory"];
 
-/// A command or a block that runs beside the loop.
+/// A command or a MULTI block that runs beside the loop.
 pub(crate) trait Load: Send {
     /// Runs within a transaction, perhaps several times, and writes the reply.
     fn run(&mut self, data: &mut Data<'_, '_>, out: &mut Out<'_>) -> Result<(), Error>;
@@ -43,7 +42,7 @@ pub(crate) trait Load: Send {
     /// Returns the command and its arguments, for statistics and the slow log.
     fn request(&self) -> (&'static Command, Args<'_>);
 
-    /// Counts the commands that the load has run. It is called once the load has landed.
+    /// Counts the commands that the load has run. The loop calls it after the load has landed.
     fn count(&mut self, _: &mut State, _: &Session) {}
 
     /// Returns the bytes of memory that the load holds.
@@ -54,7 +53,7 @@ pub(crate) trait Load: Send {
 pub(crate) struct Single {
     /// The command.
     pub command: &'static Command,
-    /// Its arguments.
+    /// The command's arguments.
     pub args: OwnedArgs,
 }
 
@@ -76,7 +75,7 @@ impl Load for Single {
     }
 }
 
-/// A load with all that the thread needs to run it.
+/// A load, and everything that the thread needs to run it.
 struct Order {
     load: Box<dyn Load>,
     db: Db,
@@ -126,7 +125,7 @@ impl Order {
             })
     }
 
-    /// Waits until the log has room for the bytes. The command does not begin before that.
+    /// Waits until the log has room for `bytes` bytes. The command begins only after that.
     fn wait_for_log(&self, bytes: usize) {
         while self.db.is_behind(bytes) {
             self.db.nudge();
@@ -148,11 +147,11 @@ struct Flight {
 pub(crate) struct Beside {
     thread: Option<(Sender<Order>, Receiver<Landed>)>,
     flight: Option<Flight>,
-    /// A load that ran on the loop, because no thread could be started. `None`: there is no such load.
+    /// A load that ran on the loop because no thread could be started. `None`: no load ran on the loop.
     landed: Option<Landed>,
-    /// The clients whose requests are postponed.
+    /// The clients with postponed requests.
     kept: Vec<Seat>,
-    /// The requests for all figures that arrived while a command ran beside the loop.
+    /// The postponed requests for all INFO fields. They arrived while a command ran beside the loop.
     figures: Vec<oneshot::Sender<Fields>>,
 }
 
@@ -163,7 +162,7 @@ impl Beside {
         self.flight.is_some()
     }
 
-    /// Returns whether one of these partitions is held.
+    /// Returns whether the command beside the loop holds one of these partitions.
     pub(crate) fn holds(&self, partitions: &PartitionSet) -> bool {
         let flight = self.flight.as_ref();
         flight.is_some_and(|flight| flight.held.intersects(partitions))
@@ -174,17 +173,18 @@ impl Beside {
         self.kept.push(seat);
     }
 
-    /// Answers a request for all figures when the command has landed.
+    /// Postpones a request for all INFO fields until the command has landed.
     pub(crate) fn keep_figures(&mut self, sender: oneshot::Sender<Fields>) {
         self.figures.push(sender);
     }
 
-    /// Returns the bytes that the command beside the loop holds.
+    /// Returns the bytes of memory that the command beside the loop holds.
     pub(crate) fn bytes(&self) -> usize {
         self.flight.as_ref().map_or(0, |flight| flight.bytes)
     }
 
-    /// Returns the bytes of the command beside the loop if it is this client's; else 0.
+    /// Returns the bytes of memory that this client's command beside the loop holds. The result is 0 if the client has
+    /// no command there.
     pub(crate) fn bytes_of(&self, seat: Seat) -> usize {
         let flight = self.flight.as_ref().filter(|flight| flight.seat == seat);
         flight.map_or(0, |flight| flight.bytes)
@@ -208,7 +208,7 @@ impl Beside {
 
 impl State {
     /// Runs a client's load beside the loop. No other load may be running there. `held` are the partitions that
-    /// the transaction had latched when it turned out to be long.
+    /// the load latched on the loop before it turned out to be long.
     pub(crate) fn run_beside(
         &mut self,
         session: &Session,
@@ -250,7 +250,7 @@ impl State {
         self.beside.landed = refused.map(Order::run);
     }
 
-    /// Starts the thread. `None`: no thread could be started, so loads run on the loop.
+    /// Starts the thread. Returns `None` if no thread could be started. Loads then run on the loop.
     fn begin_thread(&self) -> Option<(Sender<Order>, Receiver<Landed>)> {
         let ((orders, taken), (given, landed)) = (channel::<Order>(), channel());
         let gate = Arc::clone(&self.control.gate);
@@ -266,8 +266,8 @@ impl State {
         thread.spawn(run).ok().map(|_| (orders, landed))
     }
 
-    /// Returns whether a request must wait until the command beside the loop has landed, mostly because it
-    /// names keys of a held partition. If so, the client is noted and the request is postponed.
+    /// Returns whether a request must wait until the command beside the loop has landed. The usual reason is a
+    /// key in a held partition. A request that must wait is postponed.
     #[inline]
     pub(crate) fn waits_for_landing(
         &mut self,
@@ -296,8 +296,8 @@ impl State {
             Some(_) if !command.has(flag::IMMEDIATE) => return false,
             _ => add_partitions(db, command, args, &mut partitions),
         }
-        // A client that begins to track keys would miss the keys that are changing. A pause begins only
-        // while nothing writes.
+        // A client that begins to track keys would miss the keys that are changing. CLIENT PAUSE must not begin
+        // while a command writes.
         let concerns_all = [&b"TRACKING"[..], b"PAUSE"];
         let concerned = command.name == "client"
             && args.len() > 1
@@ -311,8 +311,8 @@ impl State {
         waits
     }
 
-    /// Ends the command beside the loop if its thread is done: informs observers, replies, and lets the
-    /// postponed requests run.
+    /// Takes over the result of the command beside the loop if that command has finished. Informs observers,
+    /// replies, and lets the postponed requests run.
     pub(crate) fn land(&mut self) {
         if !self.beside.is_busy() {
             return;
@@ -337,7 +337,7 @@ impl State {
         let kept = std::mem::take(&mut self.beside.kept);
         self.let_on(kept);
         for sender in std::mem::take(&mut self.beside.figures) {
-            // The thread that requested the figures may have stopped waiting for them.
+            // The thread that requested the fields may have stopped waiting for them.
             drop(sender.send(everything(self)));
         }
     }
@@ -408,7 +408,7 @@ impl State {
     }
 }
 
-/// Frees the memory of a load. For a long load this takes long too, so a thread does it.
+/// Frees the memory of a load. Freeing a large load takes long, so a thread does it.
 fn discard(load: Box<dyn Load>) {
     const AT_ONCE: usize = 1 << 20;
     if load.bytes() > AT_ONCE {

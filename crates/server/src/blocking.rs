@@ -1,16 +1,16 @@
-//! Clients that wait for a key, as BLPOP does, in their order and with their deadlines.
+//! Clients that wait for a key, as BLPOP does, in order of arrival and with deadlines.
 //!
-//! A command that finds nothing ends with a [`Wait`], and its client is stored here with a copy of the request.
-//! A change of one of its keys makes that key *ready*. When the command that changed the key has been answered,
-//! the clients that wait for it are tried again, in the order in which they came. The repeated request names
-//! only that key (`command::wait`). So one function serves a client at once and later. The later try is a
-//! separate transaction, and its reply waits for the disk like any other.
+//! A command that finds nothing ends with a [`Wait`], and its client is stored here with a copy of the request. A
+//! change of one of the command's keys makes this key *ready*. When the command has been answered, the clients that
+//! wait for the ready key are tried again in order of arrival. The repeated request names only that key
+//! (`command::wait`). So one function serves a client at the first try and at later tries. Each later try is a separate
+//! transaction, and its reply waits for the disk like any other.
 //!
-//! A key also becomes ready when it is removed or gets another type, because some clients then stop waiting
+//! A key also becomes ready when it is removed or its type changes, because some clients then stop waiting
 //! ([`Wait::gone`]).
 //!
-//! Invariant: a client in `clients` is in `keys` under each of its keys, and in `deadlines` if it has a
-//! deadline. `keys` and `deadlines` contain no other clients.
+//! Invariant: `keys` lists each client in `clients` under each of the client's keys. `deadlines` lists each client that
+//! has a deadline. Neither lists other clients.
 
 use crate::command::Command;
 use crate::deadlines::Deadlines;
@@ -33,14 +33,14 @@ pub(crate) enum Nothing {
 /// The condition that a command waits for.
 #[derive(Debug, Clone)]
 pub(crate) struct Wait {
-    /// The type that the key must hold for the command to be tried again.
+    /// The type of value that a key must hold before the command is tried again.
     pub shape: Shape,
     /// The range of the arguments that are keys.
     pub keys: Range<usize>,
-    /// The index of the argument with the number of keys. `None`: there is no such argument.
+    /// The index of the argument with the number of keys. `None`: the command has no number of keys.
     pub count: Option<usize>,
-    /// The arguments that follow the keys when the request is tried again, one for each key, such as the ids of
-    /// XREAD. Empty if the command has no such arguments.
+    /// The arguments that belong to the keys, one for each key, such as the ids of XREAD. A repeated request names
+    /// one key, followed by that key's argument. Empty if the command has no such arguments.
     pub paired: Vec<Box<[u8]>>,
     /// The longest time to wait. `None`: there is no limit.
     pub timeout: Option<Duration>,
@@ -64,7 +64,7 @@ pub(crate) fn parse_timeout(arg: &[u8]) -> Result<Option<Duration>, &'static str
     if seconds < 0.0 {
         return Err(NEGATIVE);
     }
-    // Redis counts milliseconds in 63 bits, and calls a greater time negative.
+    // Redis counts milliseconds in 63 bits, and reports a greater time as negative.
     let ms = (seconds * 1000.0).ceil() / 1000.0;
     match Duration::try_from_secs_f64(ms) {
         Ok(wait) if wait.as_millis() > u128::from(u64::MAX / 4) => Err(NEGATIVE),
@@ -74,16 +74,16 @@ pub(crate) fn parse_timeout(arg: &[u8]) -> Result<Option<Duration>, &'static str
     }
 }
 
-/// A client whose command found nothing.
+/// A client with a command that found nothing.
 #[derive(Debug)]
 pub(crate) struct Asking {
     /// The client.
     pub seat: Seat,
-    /// The database of its keys.
+    /// The database of the client's keys.
     pub database: u8,
-    /// Its command.
+    /// The client's command.
     pub command: &'static Command,
-    /// The epoch that must be durable before a reply may say that the keys are empty.
+    /// The epoch that must be durable before a reply says that the keys are empty.
     pub epoch: Epoch,
 }
 
@@ -92,13 +92,13 @@ pub(crate) struct Asking {
 pub(crate) struct Waiter {
     /// The client.
     pub seat: Seat,
-    /// The database of its keys.
+    /// The database of the client's keys.
     pub database: u8,
-    /// Its command.
+    /// The client's command.
     pub command: &'static Command,
-    /// The epoch that must be durable before a reply may say that the keys are empty.
+    /// The epoch that must be durable before a reply says that the keys are empty.
     pub epoch: Epoch,
-    /// The condition that it waits for.
+    /// The condition that the client waits for.
     pub wait: Wait,
     args: OwnedArgs,
     ticket: u64,
@@ -106,7 +106,7 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Returns the bytes of its request's arguments.
+    /// Returns the bytes of the arguments of the client's request.
     pub(crate) fn argument_bytes(&self) -> usize {
         self.args.args().from(0).map(<[u8]>::len).sum()
     }
@@ -138,7 +138,7 @@ impl Waiter {
     }
 }
 
-/// The clients that wait for one key, in the order in which they came.
+/// The clients that wait for one key, in order of arrival.
 #[derive(Debug, Default)]
 struct Queue {
     all: BTreeMap<u64, u64>,
@@ -156,7 +156,7 @@ pub(crate) struct Blocking {
     /// The keys of `ready`, as a set.
     noted: HashSet<(u8, Box<[u8]>)>,
     tickets: u64,
-    /// The number of clients with [`Wait::gone`].
+    /// The number of clients with [`Wait::gone`] set.
     ending: usize,
 }
 
@@ -186,7 +186,7 @@ impl Blocking {
         self.clients.get(&id)
     }
 
-    /// Makes a client wait, behind all others.
+    /// Adds a client that waits. It comes after all clients that are already waiting.
     pub(crate) fn add(&mut self, asking: Asking, wait: Wait, args: &Args<'_>) {
         let Asking {
             seat,
@@ -232,7 +232,7 @@ impl Blocking {
         debug_assert!(before.is_none(), "a client waits once");
     }
 
-    /// Removes a client that waits no more, and returns it.
+    /// Removes and returns a client. `None`: it was not waiting.
     pub(crate) fn take(&mut self, id: u64) -> Option<Waiter> {
         let waiter = self.clients.remove(&id)?;
         self.ending -= usize::from(waiter.wait.gone.is_some());
@@ -279,7 +279,7 @@ impl Blocking {
         debug_assert_eq!(self.ready.len(), self.noted.len(), "a key is ready once");
     }
 
-    /// Returns the keys of a database that clients wait for.
+    /// Returns the keys of one database for which clients wait.
     pub(crate) fn keys_of(&self, database: u8) -> impl Iterator<Item = &[u8]> {
         let keys = self.keys.get(&database);
         keys.into_iter()
@@ -287,7 +287,7 @@ impl Blocking {
             .map(AsRef::as_ref)
     }
 
-    /// Removes and returns the next key that may serve the clients that wait for it.
+    /// Removes and returns the next key that is ready.
     #[inline]
     pub(crate) fn next_ready(&mut self) -> Option<(u8, Box<[u8]>)> {
         let next = self.ready.pop_front()?;
@@ -296,7 +296,8 @@ impl Blocking {
         Some(next)
     }
 
-    /// Returns the ticket and id of the next client that waits for a key, behind the one with the ticket `after`.
+    /// Returns the first client that waits for a key and has a ticket above `after`: (ticket, id). Tickets number the
+    /// clients in order of arrival.
     pub(crate) fn next_waiter(&self, database: u8, key: &[u8], after: u64) -> Option<(u64, u64)> {
         let queue = self.keys.get(&database)?.get(key)?;
         let (ticket, id) = queue.all.range(after + 1..).next()?;
@@ -319,7 +320,7 @@ impl Blocking {
         self.deadlines.next()
     }
 
-    /// Removes and returns a client whose deadline has passed.
+    /// Removes and returns a client with an expired deadline.
     pub(crate) fn next_late(&mut self, now: Instant) -> Option<Waiter> {
         let id = self.deadlines.next_late(now)?;
         self.take(id)

@@ -1,7 +1,8 @@
-//! A test: bytes recorded from browsers, cut at any place, run no command.
+//! A test that the server runs no command when a browser connects to it. The test sends recorded bytes in pieces, which
+//! are cut at random places.
 //!
 //! The recordings in `tests/data/browsers` are the bytes that Chromium 156 and Firefox 153 sent for a page. The
-//! page used `fetch` with a text, a form and a blob as its body and with the method PUT. It also used a beacon,
+//! page used `fetch` with PUT, and with a text, a form and a blob as the request's body. It also used a beacon,
 //! XMLHttpRequest, forms of each encoding, a WebSocket, and TLS. Every body contains commands.
 
 use crate::engine::Options;
@@ -26,7 +27,7 @@ const RECORDINGS: &[(&str, &[u8])] = recordings! {
         "post-form-urlencoded" "post-xhr" "tls";
 };
 
-/// The state of the client when the bytes of a browser arrive.
+/// The state of a connection when the bytes from a browser arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Client {
     NeedsNoPassword,

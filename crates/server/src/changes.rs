@@ -1,9 +1,9 @@
-//! The number of changes of keys that a restart would have to replay from the log. They are the changes since
+//! The number of changes that a restart would have to replay from the log. These are the changes of keys since
 //! the newest checkpoint began. Redis likewise counts the changes since its last save.
 //!
-//! The engine begins checkpoints by itself, so the loop only sees that a checkpoint is running or has
-//! completed. The checkpoint holds at least the changes that were counted at the look before that. Changes
-//! between that look and the checkpoint's begin still count as unsaved. So the number may be too high, but
+//! The engine begins checkpoints by itself. The loop looks regularly ([`Changes::look`]), and sees only that a
+//! checkpoint is running or has completed. The checkpoint holds at least the changes counted at the previous look.
+//! Changes between that look and the checkpoint's begin still count as unsaved. So the number may be too high, but
 //! never too low.
 
 /// The counters of changes.
@@ -11,11 +11,11 @@
 pub(crate) struct Changes {
     /// The number of changes since the server started.
     made: u64,
-    /// The least number of changes that the newest checkpoint holds.
+    /// The number of changes that the newest checkpoint certainly holds.
     saved: u64,
-    /// The value of `made` at the newest look.
+    /// The value of `made` at the newest call of [`Changes::look`].
     seen: u64,
-    /// The least number of changes that the running checkpoint holds. `None`: no checkpoint is running.
+    /// The number of changes that the running checkpoint certainly holds. `None`: no checkpoint is running.
     begun: Option<u64>,
     completed: u64,
 }
@@ -26,8 +26,8 @@ impl Changes {
         self.made += count;
     }
 
-    /// Takes whether a checkpoint is running, and the number of completed checkpoints. The loop calls this
-    /// regularly, and before it requests a checkpoint.
+    /// Updates the counters. `running` means that a checkpoint is running; `completed` counts completed
+    /// checkpoints. The loop calls this regularly, and before it requests a checkpoint.
     pub(crate) fn look(&mut self, running: bool, completed: u64) {
         if completed > self.completed {
             self.saved = self.begun.take().unwrap_or(self.seen);

@@ -1,11 +1,11 @@
 //! A connection: it reads bytes, runs requests and writes replies.
 //!
-//! Requests are parsed where the read put them. Only the rest of an unfinished request is copied to the
-//! connection's own buffer, so that ten thousand idle clients hold no buffers.
+//! Requests are parsed in the buffer into which they were read. Only the rest of an unfinished request is
+//! copied to the connection's own buffer, so that ten thousand idle clients hold no buffers.
 //!
-//! If a client sends faster than it reads, its requests wait while more than `output_bytes_pause` of replies
-//! are unsent ([`backlog`]). Stored requests take less memory than their replies would. So a client that writes
-//! all its requests before it reads a reply can finish.
+//! If a client sends faster than it reads, its requests wait while more than `output_bytes_pause` of replies are unsent
+//! ([`backlog`]). Stored requests take less memory than their replies would. So a client can write all requests before
+//! it reads a reply, and still finish.
 
 use crate::ahead::{self, AHEAD_REQUESTS};
 use crate::command::After;
@@ -30,28 +30,30 @@ mod read;
 use early::{Early, EarlyBuffer};
 use input::Input;
 
-/// The most arguments of a request.
+/// The maximum number of arguments of a request.
 const ARGS_MAX: i64 = 1024 * 1024;
-/// A connection whose turn took longer than this is run behind the others.
+/// The maximum duration of a light turn. After a longer turn, the connection's next turn follows those of the light
+/// connections.
 const LONG_TURN: Duration = Duration::from_millis(1);
-/// A connection that is sending a request longer than this is run behind the others too, bytes.
+/// The maximum size of a light request, in bytes. While a connection receives a larger request, it runs after the light
+/// connections.
 const HEAVY_BYTES: usize = 1024 * 1024;
 /// A turn ends once its requests have this many bytes in all.
 const TURN_BYTES: usize = 64 * 1024;
-/// Room that an input has reserved and not filled counts as memory up to this many bytes.
+/// The first bytes of an input's buffer, up to this number, count as memory even if they are not filled. Room beyond
+/// them counts only once it is filled.
 const RESERVED_BYTES: usize = 64 * 1024;
-/// A client whose buffers are larger than this is not read while the buffers of all clients are near their
-/// limit, bytes.
+/// A client with buffers above this number of bytes is not read while the buffers of all clients are near the limit.
 pub(crate) const HELD_OFF_BYTES: u64 = 64 * 1024;
-/// A value may exceed the longest allowed one by this many bytes and still be answered with an error. A
-/// longer one disconnects its client.
+/// A value that exceeds the longest allowed value by at most this number of bytes is answered with an error. A
+/// longer value disconnects its client.
 const SLACK_BYTES: usize = 1024 * 1024;
 
-/// The most bytes that a client may send before AUTH without completing a request. Such a client, a *stranger*,
-/// costs less than 16 KiB: these bytes, one more read, the parser's copy of a line, the replies and the
-/// connection itself.
+/// The maximum size, in bytes, of an unfinished request of a *stranger*: a client before AUTH. A stranger takes less
+/// than 16 KiB of memory: these bytes, one more read, the parser's copy of a line, the replies and the connection
+/// itself.
 const STRANGER_INPUT_BYTES: usize = 4 * 1024;
-/// A stranger with more unsent replies than this is not read, bytes.
+/// The maximum number of unsent reply bytes of a stranger. A stranger with more is not read.
 const STRANGER_OUTPUT_BYTES: usize = 1024;
 
 /// A client.
@@ -59,7 +61,7 @@ const STRANGER_OUTPUT_BYTES: usize = 1024;
 pub(crate) struct Connection {
     /// The socket.
     pub stream: Stream,
-    /// The state that the client has chosen.
+    /// The client's session.
     pub session: Session,
     /// The replies that have not been sent.
     pub replies: Replies,
@@ -76,37 +78,37 @@ pub(crate) struct Connection {
     ended: bool,
     /// True if the last write was partial: the socket's send buffer is full.
     pub full: bool,
-    /// The number of the loop's looks in a row at which this client and the server waited for each other.
+    /// The number of successive checks that found this client and the server waiting for each other.
     stuck: u32,
-    /// True if it runs nothing more and closes once its replies have left.
+    /// True if the connection runs nothing more and closes once its replies have left.
     pub closing: bool,
-    /// True if it runs nothing until another thread or another client has an answer for it.
+    /// True if the connection runs nothing until an answer comes from another thread or client.
     pub blocked: bool,
-    /// True if it is in the loop's list of connections that wait for the disk.
+    /// True if the connection is in the loop's list of connections that wait for the disk.
     pub listed: bool,
-    /// True if it is in the loop's list of connections to run. Announcing it again does not add it a second
-    /// time.
+    /// True if the connection is in the loop's list of connections to run. It is then not added a second time.
     pub queued: bool,
-    /// True if its last turn took long or its next turn may. Other connections run first.
+    /// True if the connection's last turn took long, or its next turn may take long. Other connections run first.
     pub heavy: bool,
-    /// True if it is to be closed at once, whatever replies it still has.
+    /// True if the connection is to be closed at once, even with unsent replies.
     pub doomed: bool,
-    /// True if its next request is deferred: during CLIENT PAUSE, until the log has room, until a password is
-    /// checked, or until the command beside the loop has landed.
+    /// True if the client's next request is deferred: by CLIENT PAUSE, a full log, a password check, or a command
+    /// that runs on the thread beside the loop.
     pub postponed: bool,
-    /// Bytes that its command, which runs in steps, has gathered so far.
+    /// The bytes gathered so far by the client's command, which runs in steps.
     pub gathered: usize,
-    /// Bytes of the request that is run in steps.
+    /// The bytes of the request that runs in steps.
     pub under_way: usize,
-    /// The index in the input at which the request that runs in steps began.
+    /// The start index, in the input, of the request that runs in steps.
     run_from: usize,
-    /// The time since which its unread replies exceed the soft limit.
+    /// The time when the client's unread replies began to exceed the soft limit.
     patience: Patience,
-    /// Bytes accounted to the database's memory.
+    /// The bytes that this connection has accounted to the database's memory.
     accounted: u64,
-    /// Bytes it has sent so far.
+    /// The bytes that the client has sent so far.
     pub received: u64,
-    /// The result of an early read, which its next turn takes. `None`: it has not been read early.
+    /// The result of an early read, which the connection's next turn takes. `None`: the connection was not read
+    /// early.
     early: Option<Early>,
 }
 
@@ -164,7 +166,7 @@ impl Connection {
         !rests && self.replies.unsent() <= pause
     }
 
-    /// Returns whether there is something to do without waiting for the poller.
+    /// Returns whether the connection has work that need not wait for the poller.
     #[inline]
     pub(crate) fn ready(&self, state: &State) -> bool {
         // Most connections have nothing left at the end of their turns.
@@ -178,16 +180,16 @@ impl Connection {
         }
     }
 
-    /// Returns whether its socket is not read for now. That is so if the buffers of all clients are near their
-    /// limit, its own are large, and another client has been chosen to be read.
+    /// Returns whether the server must not read the socket for now. The reason is that all buffers together are near
+    /// the limit, this client's buffers are large, and another client is chosen for reading.
     pub(crate) fn held_off(&self, state: &State) -> bool {
         let another = |id| id != self.session.seat.id;
         let squeezed = state.client_share.is_some() && state.squeezed.is_some_and(another);
         squeezed && self.accounted > HELD_OFF_BYTES
     }
 
-    /// Runs the bytes of an early read. If there was no early read, reads once and runs those bytes. `Err`: the
-    /// connection is dead.
+    /// Runs the bytes of an early read. Without an early read, reads once and runs the new bytes. `Err`: the connection
+    /// is dead.
     pub(crate) fn advance(
         &mut self,
         state: &mut State,
@@ -207,7 +209,7 @@ impl Connection {
         }
     }
 
-    /// Takes bytes that were read from the client, and runs the complete requests.
+    /// Takes bytes from the client, and runs the complete requests.
     pub(crate) fn take(&mut self, state: &mut State, bytes: &[u8]) -> After {
         self.count_read(state, bytes.len());
         if !self.input.is_empty() {
@@ -226,8 +228,9 @@ impl Connection {
         after
     }
 
-    /// Stores bytes that are not run yet. The room for a large request grows in a few steps. A step depends on
-    /// the bytes that have arrived, so a client cannot reserve much memory by announcing a large size.
+    /// Stores bytes that are not run yet. The room for a large request grows in a few steps. The size of a step
+    /// depends on the bytes that have arrived, so a client cannot reserve much memory by announcing a large
+    /// size.
     fn keep_input(&mut self, bytes: &[u8]) {
         let len = self.input.len();
         if !self.session.authenticated {
@@ -260,8 +263,8 @@ impl Connection {
         state.jobs.take_over(bytes, begin);
     }
 
-    /// Runs requests from `input` until it ends, or until a condition forbids more. Returns the number of
-    /// consumed bytes.
+    /// Runs requests from `input` until the input ends, or until the connection may run no more for now.
+    /// Returns the number of consumed bytes.
     fn run(&mut self, state: &mut State, input: &[u8]) -> (usize, After) {
         let mut consumed = 0;
         state.start_clock();
@@ -331,8 +334,8 @@ impl Connection {
         (consumed, After::Continue)
     }
 
-    /// Returns whether the requests that were parsed together with the last one may still run. After RESET the
-    /// client is a stranger, whose requests must be parsed with stricter limits.
+    /// Returns whether the requests parsed together with a finished request may still run. They may not run after
+    /// RESET, which makes the client a stranger. A stranger's requests must be parsed with stricter limits.
     fn goes_on(&self, state: &State) -> bool {
         self.session.authenticated && self.open(state)
     }
@@ -344,7 +347,7 @@ impl Connection {
         self.closing = true;
     }
 
-    /// Closes a connection that speaks another protocol. No answer is sent, because only a web page would see
+    /// Closes a connection that does not speak Redis's protocol. No answer is sent, because only a web page would see
     /// it.
     fn expel(&mut self, state: &mut State, foreign: Foreign) {
         self.doomed = true;
@@ -353,7 +356,7 @@ impl Connection {
         state.note_foreign(foreign, id, peer);
     }
 
-    /// Disconnects a client whose input exceeds the client's limit.
+    /// Disconnects a client with input above the limit.
     fn check_input(&mut self, state: &mut State) {
         let bytes = self.input.len().max(self.parser.needed());
         let max = if self.session.authenticated {
@@ -431,14 +434,14 @@ impl Connection {
         (bytes, self.input.capacity().saturating_sub(bytes))
     }
 
-    /// Returns whether it is idle and holds empty buffers that [`Connection::rest`] would free.
+    /// Returns whether the connection is idle and holds empty buffers that [`Connection::rest`] would free.
     pub(crate) fn could_rest(&self) -> bool {
         let idle = self.replies.unsent() == 0 && !self.replies.waits();
         idle && (self.replies.buf.capacity() > 0
             || (self.input.is_empty() && self.input.capacity() > 0))
     }
 
-    /// Frees the buffers of a client that has been idle for a while.
+    /// Frees the buffers of an idle client.
     pub(crate) fn rest(&mut self, state: &State) {
         self.input.rest_if_empty();
         if self.replies.unsent() == 0 && self.replies.buf.capacity() > 0 {
@@ -447,7 +450,7 @@ impl Connection {
         self.account(state);
     }
 
-    /// Returns the bytes that its unfinished request and its queued transaction hold.
+    /// Returns the bytes that the client's unfinished request and queued transaction hold.
     pub(crate) fn input_held(&self) -> usize {
         // Room that is reserved for a large request and not filled yet takes no memory.
         let room = self.input.capacity().min(RESERVED_BYTES);
@@ -455,13 +458,13 @@ impl Connection {
         self.input.len().max(room) + self.parser.bytes() + block + self.under_way
     }
 
-    /// Returns the number of bytes that are known to be missing from the unfinished request.
+    /// Returns the number of bytes known to be missing from the unfinished request.
     pub(crate) fn input_wanted(&self) -> usize {
         self.parser.needed().saturating_sub(self.input.len())
     }
 
-    /// Returns whether a request that was read whole waits for the server: for the log, for the end of a
-    /// pause, for its turn, or for its last step.
+    /// Returns whether a complete request waits for the server: for the log, the end of a pause, the connection's turn,
+    /// or the last step of the request's command.
     pub(crate) fn waits_for_server(&self, state: &State) -> bool {
         self.postponed || self.under_way > 0 || (self.paused && self.open(state))
     }
@@ -485,7 +488,7 @@ impl Connection {
         }
     }
 
-    /// Drops the buffers of a connection that ends, and takes their bytes off the account.
+    /// Drops the buffers of a connection that ends, and subtracts their bytes from the accounted memory.
     pub(crate) fn unaccount(&mut self, state: &State) {
         self.replies = Replies::default();
         self.input = Input::default();
@@ -496,7 +499,7 @@ impl Connection {
     }
 }
 
-/// All connections, by a small index that becomes the poller's token.
+/// All connections. Each connection has a small index, which is also its token in the poller.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     slots: Vec<Option<Box<Connection>>>,
@@ -525,23 +528,23 @@ impl Connections {
         self.free.push(index);
     }
 
-    /// Returns the number of slots, the free ones included.
+    /// Returns the number of slots, including free slots.
     pub(crate) fn places(&self) -> usize {
         self.slots.len()
     }
 
-    /// Returns whether the client of this seat is still connected and is not taken out.
+    /// Returns whether the client of this seat is still connected, and its connection is in its slot.
     pub(crate) fn holds(&self, seat: Seat) -> bool {
         let connection = self.slots.get(seat.index).and_then(Option::as_deref);
         connection.is_some_and(|connection| connection.session.seat == seat)
     }
 
-    /// Takes a connection out of its slot, so that it can run while the state is borrowed mutably.
+    /// Removes a connection from a slot, so that the connection can run while the state is borrowed mutably.
     pub(crate) fn take(&mut self, index: usize) -> Option<Box<Connection>> {
         self.slots.get_mut(index)?.take()
     }
 
-    /// Returns a connection that is not taken out.
+    /// Returns the connection in a slot. `None`: the slot is empty, or its connection is taken out.
     pub(crate) fn get(&self, index: usize) -> Option<&Connection> {
         self.slots.get(index)?.as_deref()
     }
@@ -552,7 +555,7 @@ impl Connections {
         self.slots[index] = Some(connection);
     }
 
-    /// Returns the connections that are not taken out, mutably, with their indices.
+    /// Returns mutable references to the connections that are in their slots, with their indices.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Connection)> {
         self.slots
             .iter_mut()
@@ -560,7 +563,7 @@ impl Connections {
             .filter_map(|(i, slot)| Some((i, slot.as_deref_mut()?)))
     }
 
-    /// Returns the connections that are not taken out, with their indices.
+    /// Returns the connections that are in their slots, with their indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Connection)> {
         self.slots
             .iter()

@@ -1,10 +1,10 @@
-//! Messages from other threads to the loop, and the wake-ups of the loop by the flusher.
+//! Messages from other threads to the event loop, and the flusher's wake-ups of that loop.
 //!
-//! The flusher calls [`Gate::advanced`] after each advance of the durable epoch, many thousand times a
-//! second. A wake-up is a system call, so it is made only if the loop has announced that it is about to
-//! sleep. No wake-up is lost. The loop *announces its sleep, fences, then looks* at the durable epoch. The
-//! flusher *advances the epoch, fences, then looks* at the announcement. Of two threads that each write and
-//! then read across such fences, at least one sees the other's write.
+//! The flusher calls [`Gate::advanced`] after each advance of the durable epoch, many thousand times a second. A
+//! wake-up is a system call, so it is made only if the loop has announced that it is about to sleep. No wake-up is
+//! lost. The loop *announces its sleep, fences, then looks* at the durable epoch. The flusher *advances the epoch,
+//! fences, then looks* at the announcement. If two threads each write, fence and read, at least one thread sees both
+//! writes.
 
 use crate::acl::prove::Proved;
 use crate::command::server::info::Fields;
@@ -23,7 +23,7 @@ pub(crate) enum Message {
     Expired {
         /// The keys, with their databases.
         keys: Vec<(u8, Vec<u8>)>,
-        /// The epoch with which the removal becomes durable.
+        /// The epoch that makes the removal durable.
         epoch: Epoch,
     },
     /// The thread that checks passwords has checked one.
@@ -35,7 +35,7 @@ pub(crate) enum Message {
         /// The result of the checkpoint.
         result: Result<(), Error>,
     },
-    /// A request for all figures.
+    /// A request for all fields of INFO. They are sent through this sender.
     Figures(oneshot::Sender<Fields>),
     /// A request to end, with a checkpoint or without.
     Stop {
@@ -44,14 +44,14 @@ pub(crate) enum Message {
     },
 }
 
-/// The gate at which the loop sleeps and is woken.
+/// The waker of the loop, with flags and a counter that the loop shares with other threads.
 #[derive(Debug)]
 pub(crate) struct Gate {
     waker: mio::Waker,
     sleeping: AtomicBool,
     /// True if the loop wants reports of keys that expire.
     hears_expired: AtomicBool,
-    /// The number of keys that were removed because they had expired.
+    /// The number of expired keys that were removed.
     expired: AtomicU64,
 }
 
@@ -82,13 +82,13 @@ impl Gate {
         self.hears_expired.load(Ordering::Relaxed)
     }
 
-    /// Counts keys that have been removed because they had expired.
+    /// Counts removed keys that had expired.
     pub(crate) fn count_expired(&self, keys: usize) {
         let keys = u64::try_from(keys).unwrap_or(u64::MAX);
         self.expired.fetch_add(keys, Ordering::Relaxed);
     }
 
-    /// Returns the number of keys that have expired since the start.
+    /// Returns the number of keys expired since the start.
     pub(crate) fn expired(&self) -> u64 {
         self.expired.load(Ordering::Relaxed)
     }
@@ -106,7 +106,7 @@ impl Gate {
         }
     }
 
-    /// Wakes the loop in any case.
+    /// Wakes the loop even if it has not announced its sleep.
     pub(crate) fn wake(&self) {
         // A full event counter means that a wake-up is already on its way.
         let _: io::Result<()> = self.waker.wake();
@@ -123,7 +123,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Sends a message and wakes the loop. A message to a loop that has ended is dropped.
+    /// Sends a message and wakes the loop. A message to an ended loop is dropped.
     pub(crate) fn send(&self, message: Message) {
         let _ = self.sender.send(message);
         self.gate.wake();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// The deadlines of clients, by their ids.
+/// The deadlines, the earliest first, each with the id of its client.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines(BTreeSet<(Instant, u64)>);
 

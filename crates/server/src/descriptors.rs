@@ -1,7 +1,7 @@
 //! File descriptors: the number of clients that fit beside the files of the database.
 //!
-//! A process without free descriptors cannot prepare a segment of its log, and every write waits. So clients
-//! get the descriptors that remain when the rest has been reserved, and `maxclients` is lowered to that number.
+//! A process without free descriptors cannot prepare a segment of its log, and every write waits. So the server
+//! first reserves descriptors for everything except clients. It lowers `maxclients` to the number that remains.
 
 use crate::engine::{Options, descriptors};
 use crate::options::{ServeError, ServerOptions};
@@ -9,21 +9,21 @@ use crate::options::{ServeError, ServerOptions};
 /// The descriptors of every server: standard streams, listeners, pollers, signals, locks, and a margin for new
 /// connections that are refused.
 const BASE: u64 = 40;
-/// The descriptors of a stream of the log. Each of three segments takes two: the segment that is written, the
-/// next one, and one that is being made. The others are for the stream's directory, its lock, its ring and a
-/// reader of the log.
+/// The descriptors of a stream of the log. Three segments take two descriptors each: the current segment, the next
+/// segment, and an unfinished segment. The remaining descriptors are for the stream's directory, the lock, the
+/// `io_uring` and a reader of the log.
 const STREAM: u64 = 12;
-/// The descriptors of a disk of images: the pages of each of the two images take two, and a directory and its
-/// locks take the others.
+/// The descriptors of a disk that holds images. Each of the two images takes two descriptors for its pages. A directory
+/// and the locks take the rest.
 const IMAGE_DISK: u64 = 8;
-/// The descriptors of the archive: ten runs that are being merged, the resulting run, the run that is being
-/// written, and a backup.
+/// The descriptors of the archive: ten runs to be merged, the resulting run, the newly written run, and a backup.
 const ARCHIVE: u64 = 40;
 /// The descriptors for the log's nodes: two connections to each of two nodes, and memory that they share.
 const NODES: u64 = 16;
-/// The descriptors of the metrics: 32 connections, the listener, its poller, and a connection that is turned away.
+/// The descriptors of the metrics: 32 connections, the listener, the poller, and a rejected connection.
 const METRICS: u64 = 38;
-/// The fewest clients with which a server is of use.
+/// The number of clients that must fit before the server starts. If `maxclients` is lower, only `maxclients` clients
+/// must fit.
 const CLIENTS_LEAST: u64 = 8;
 
 /// The clients' share of the process's descriptors.
@@ -36,8 +36,8 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Raises the limit as far as possible, and reserves the descriptors for everything except clients. It is
-    /// called before the database is opened, and after the listeners are bound.
+    /// Raises the limit to the allowed maximum, and reserves the descriptors for everything except clients. The server
+    /// calls this after it has bound the listeners and before it opens the database.
     pub(crate) fn reserve(options: &ServerOptions, database: &Options) -> Share {
         let limit = descriptors::raise_limit();
         let images = database.image_dirs.len().max(1);
@@ -53,7 +53,7 @@ impl Share {
         Share { limit, reserved }
     }
 
-    /// Returns the most clients.
+    /// Returns how many clients fit.
     pub(crate) fn clients_max(self) -> usize {
         usize::try_from(self.limit.saturating_sub(self.reserved)).unwrap_or(usize::MAX)
     }
@@ -61,7 +61,7 @@ impl Share {
     /// Lowers `maxclients` to the number that fits. Returns a line for the log if it was lowered.
     ///
     /// # Errors
-    /// [`ServeError::Options`] if hardly any client fits.
+    /// [`ServeError::Options`] if the number of clients that fit is below `CLIENTS_LEAST` and below `maxclients`.
     pub(crate) fn fit(self, options: &mut ServerOptions) -> Result<Option<String>, ServeError> {
         let Share { limit, reserved } = self;
         let (wanted, fits) = (options.maxclients, self.clients_max());

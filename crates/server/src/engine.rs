@@ -11,7 +11,8 @@ pub(crate) use perdura::{
 #[cfg(test)]
 pub(crate) use perdura::{Receipt, UNDECLARED_KEY};
 
-/// Returns an engine's error as a reply, with the code that Redis clients look for.
+/// Returns the text of the error reply for an engine's error. It begins with the code that Redis clients look
+/// for.
 pub(crate) fn error_text(error: &Error) -> String {
     match error {
         Error::OutOfMemory { .. } => {
@@ -26,8 +27,8 @@ pub(crate) fn error_text(error: &Error) -> String {
     }
 }
 
-/// Returns the error for a request whose outcome is unknown. Its reply waits for bytes that are only in memory,
-/// because the log cannot be written.
+/// Returns the error reply for a request with an unknown outcome. The request's writes are only in memory, because the
+/// log cannot be written.
 pub(crate) fn outcome_unknown(is_disk_full: bool) -> String {
     let why = match is_disk_full {
         true => "no space is left on the disk of the log. Free space there",

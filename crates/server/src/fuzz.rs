@@ -1,12 +1,12 @@
-//! Fuzzing: streams that are almost requests, cut at any place, go into the parser, the dispatcher and every
-//! command, on a working database.
+//! A fuzz test of the parser, the dispatcher and every command, with a working database. The test sends almost valid
+//! requests, split into pieces at random.
 //!
-//! An input is one to three requests, made from the table of commands and a list of words, each of which has a
-//! meaning in some command. It is then damaged: bits, digits and line ends change, pieces vanish and are
-//! repeated. It reaches one of four clients in up to three pieces, before or after AUTH, so that blocks,
-//! subscriptions and waiting clients meet. The test fails if the server panics, if the database stops, or if a
-//! client could not parse its replies from the first byte on. Some inputs are requests of other protocols with
-//! commands in their bodies, as a web page can make a browser send them. None of these commands may run.
+//! An input is one to three requests. They are made from the table of commands and from a list of words. Each word has
+//! a meaning in some command. Then the test damages the input: bits, digits and line ends change, and pieces vanish or
+//! are repeated. One of four clients sends the input in up to three pieces, before or after AUTH. The clients' MULTI
+//! blocks, subscriptions and waits overlap. The test fails on a panic, a stopped database, or a reply that a
+//! client cannot parse. Some inputs are requests of other protocols with commands in their bodies. A web page can make
+//! a browser send these requests. None of these commands may run.
 //!
 //! A panic prints the seed and the input. `PERDURA_FUZZ_INPUTS` is the number of inputs, and
 //! `PERDURA_FUZZ_SEED` the seed. Ten million inputs take minutes:
@@ -15,7 +15,7 @@
 //! PERDURA_FUZZ_INPUTS=10000000 cargo test -p perdura-server --lib fuzz -- --nocapture
 //! ```
 //!
-//! `PERDURA_FUZZ_ONLY=youngest` runs only the commands of streams, places, estimates, scripts and tracking.
+//! `PERDURA_FUZZ_ONLY=youngest` runs only the commands for streams, geo data, HyperLogLogs, scripts and tracking.
 
 #[cfg(test)]
 mod limited;
@@ -33,12 +33,12 @@ use crate::testbed::{self, Testbed};
 use fastrand::Rng;
 use std::time::{Duration, Instant};
 
-/// The number of inputs that one server gets. Then a new server is made, because inputs change settings and
-/// users.
+/// The number of inputs before the test replaces the server. A new server is needed because inputs change
+/// settings and users.
 const INPUTS_PER_SERVER: u64 = 1000;
 /// The number of clients.
 const CLIENTS: usize = 4;
-/// The number of inputs after which the clock and the disk advance.
+/// The number of inputs between two rounds of the loop. In a round, the clock and the durable epoch advance.
 const ROUND: u64 = 32;
 
 /// Words with a meaning in some command.
@@ -61,7 +61,7 @@ const WORDS: &str = "\
     IDLE TIME RETRYCOUNT FORCE JUSTID LASTID ENTRIESREAD ENTRIESADDED MAXDELETEDID FULL CREATE SETID g g1 c1 \
     LOAD FLUSH DUMP RESTORE APPEND LIBRARYNAME WITHCODE lib f g_ro";
 
-/// Scripts that run their arguments as commands, and scripts that fail.
+/// Scripts that run the commands in their arguments, scripts with fixed commands, and scripts that fail.
 const SCRIPTS: [&str; 20] = [
     "return 1",
     "return redis.call(ARGV[1], KEYS[1])",
@@ -91,7 +91,7 @@ const LIBRARY: &str = "#!lua name=lib\n\
     redis.register_function{function_name = 'g_ro', callback = function(keys, args) return redis.call('GET', keys[1]) end, \
     flags = {'no-writes'}}";
 
-/// The beginnings of the names of the youngest commands.
+/// The prefixes of the command names that `PERDURA_FUZZ_ONLY=youngest` selects.
 const YOUNGEST: [&str; 8] = [
     "x", "geo", "pf", "eval", "fcall", "function", "script", "client",
 ];
@@ -105,7 +105,7 @@ struct Fuzz {
     input: Vec<u8>,
     spare: Vec<Stream>,
     next_id: u64,
-    /// The number of pieces that were answered, and the number of these whose first reply was an error.
+    /// The number of pieces of input that were answered, and the number of answers that begin with an error.
     answers: (u64, u64),
 }
 
@@ -196,7 +196,7 @@ impl Fuzz {
             _ => self.rng.usize(..6),
         };
         for at in 0..least + more {
-            // The first argument is mostly a key, because otherwise nothing would happen to keys.
+            // The first argument is mostly a key; otherwise commands would hardly ever find a key.
             let word = match self.rng.u8(..8) {
                 0..6 if at == 0 => format!("k{}", self.rng.u8(..8)).into_bytes(),
                 _ => self.word(),
@@ -307,7 +307,8 @@ impl Fuzz {
         self.spare.push(connection.stream);
     }
 
-    /// Makes a request of another protocol with commands behind it, as a web page can make a browser send.
+    /// Makes a request of a foreign protocol, with Redis commands in the body. A web page can make a browser send this
+    /// request.
     fn make_foreign(&mut self) {
         self.make();
         let requests = std::mem::take(&mut self.input);
@@ -332,8 +333,7 @@ impl Fuzz {
         self.input.extend_from_slice(&requests);
     }
 
-    /// Sends a request of another protocol to a client that has no unfinished request. Asserts that no command
-    /// in it runs.
+    /// Sends a request of a foreign protocol on a new connection. Asserts that no command in this request runs.
     fn intrude(&mut self, state: &mut State) {
         self.make_foreign();
         let index = self.rng.usize(..CLIENTS);
@@ -413,7 +413,7 @@ impl Fuzz {
     }
 }
 
-/// Waits for the command that runs beside the loop.
+/// Waits until no command runs on the thread beside the loop.
 fn land(state: &mut State) {
     while state.beside.is_busy() {
         state.land();

@@ -1,8 +1,8 @@
-//! Patterns with `*`, `?`, `[a-z]`, `[^a]` and `\`, with Redis's rules for special cases. An unclosed class
-//! ends with the pattern, a reversed range such as `[z-a]` means `[a-z]`, and a class may contain escapes.
+//! Patterns with `*`, `?`, `[a-z]`, `[^a]` and `\`, with Redis's rules for special cases. An unclosed class ends with
+//! the pattern. A reversed range such as `[z-a]` means `[a-z]`. A class may contain escapes.
 
-/// Returns whether `pattern` matches all of `text`. On a mismatch only the latest `*` is tried with one
-/// more byte, so the time is at most the product of the lengths.
+/// Returns whether `pattern` matches all of `text`. After a mismatch only the latest `*` is extended, by one
+/// byte. So the time is at most the product of the lengths.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     if text.is_empty() {
         // Even `*` does not match an empty text. KEYS and SCAN treat a single `*` as no pattern.

@@ -1,8 +1,8 @@
-//! The clients whose commands run in steps: see [`crate::command::steps`].
+//! Commands that run in steps: see [`crate::command::steps`].
 //!
-//! A job belongs to a connection that is blocked until the job has ended. So the client's later requests wait
-//! and its replies keep their order. The job's keys are watched as by WATCH. The memory of the data that the
-//! job has gathered is accounted to its client. A job ends without a reply if its client has disconnected.
+//! A *job* is a command that runs in steps. The job's connection runs no other request until the job has ended. So the
+//! client's later requests wait, and the replies keep their order. The keys that the job reads are watched as by WATCH.
+//! The memory that the job holds is accounted to its client. If the client disconnects, the job ends without a reply.
 
 use crate::acl::{self, User};
 use crate::command::dispatch::{
@@ -23,7 +23,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// A job takes over the buffer of a request longer than this and does not copy the request, bytes.
+/// The maximum length, in bytes, of a request that a job copies. A job takes over the buffer of a longer request.
 const TAKEN_OVER_BYTES: usize = 64 << 10;
 
 /// A command that runs in steps.
@@ -38,15 +38,15 @@ struct Job {
     work: Box<dyn Work>,
     watched: Own,
     took: Duration,
-    /// True if the keys that it reads have changed, so that its work is useless and the command must begin
+    /// True if the keys that the job reads have changed. Its work is then useless, and the command must begin
     /// again.
     stale: bool,
-    /// The room in the log that its last step needed and did not get, bytes. 0 if the step had enough.
+    /// The number of log bytes that the last step needed but had no room for. 0 if the step had enough room.
     lacked: usize,
 }
 
 impl Job {
-    /// Accounts the bytes that the job holds to its client.
+    /// Notes in the client's memory account how many bytes the job holds.
     fn note(&self, connection: &mut Connection) {
         connection.gathered = self.work.bytes();
         connection.under_way = self.args.bytes();
@@ -70,12 +70,12 @@ impl Jobs {
         self.queue.len()
     }
 
-    /// Returns whether the job that was added last waits for the buffer of its request.
+    /// Returns whether the newest job waits for its request's buffer.
     pub(crate) fn lack_bytes(&self) -> bool {
         self.queue.back().is_some_and(|job| job.lacks_bytes)
     }
 
-    /// Gives the job that was added last the buffer of its request, which begins at `begin`.
+    /// Gives the newest job the request's buffer. The request begins at `begin`.
     pub(crate) fn take_over(&mut self, bytes: Vec<u8>, begin: usize) {
         if let Some(job) = self.queue.back_mut() {
             debug_assert!(job.lacks_bytes, "a request is taken over once");
@@ -167,8 +167,9 @@ impl State {
         }
     }
 
-    /// Returns whether a job must not step now: it writes while writes are deferred, or needs a held partition.
-    /// The loop must not wait for the disk, so the job waits.
+    /// Returns whether a job must not take a step now. Either the job writes while writes are deferred, or it needs a
+    /// partition that the command beside the loop holds. The job waits, because the loop must not wait for
+    /// the disk.
     fn keeps_job_back(&self, job: &Job) -> bool {
         if self.beside.is_busy() && self.is_held(job) {
             return true;
@@ -184,7 +185,7 @@ impl State {
         true
     }
 
-    /// Returns whether a job needs a partition that is held for a command beside the loop.
+    /// Returns whether a job needs a partition that the command beside the loop holds.
     #[cold]
     fn is_held(&self, job: &Job) -> bool {
         let mut partitions = PartitionSet::empty();
@@ -223,7 +224,7 @@ impl State {
         } else if job.stale || (job.work.reads() && self.watches.changed(&job.watched)) {
             Turn::Again
         } else {
-            // Messages to the client about the job's own changes come after its reply.
+            // Messages to the client about the job's own changes must come after its reply.
             self.begin_running(job.seat, connection.session.resp3);
             let turn = self.try_step(&mut job, &connection.session.user);
             self.end_running();
@@ -256,8 +257,8 @@ impl State {
         }
     }
 
-    /// Checks that the user may still run the command, because the job reads data that others have written
-    /// since it began. `Err` is the error reply.
+    /// Checks that the user may still run the command. Between two steps, the user may lose access, and other clients
+    /// may change the data. `Err` is the error reply.
     fn judge_job(&mut self, session: &Session, job: &Job) -> Result<(), String> {
         match session.user.unlimited() {
             true => Ok(()),
@@ -348,7 +349,7 @@ impl State {
         self.connections.put(index, connection);
     }
 
-    /// Ends a job, whose reply begins at `start`, and lets its client continue.
+    /// Ends a job and lets the client continue. The job's reply begins at `start`.
     fn end_job(&mut self, mut job: Job, mut connection: Box<Connection>, start: usize, told: Told) {
         self.watches.forget(&mut job.watched);
         self.newest = self.newest.max(told.epoch);

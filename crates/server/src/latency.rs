@@ -1,8 +1,8 @@
-//! The duration and the failures of commands: a histogram for each command, log-linear with sixteen steps
-//! an octave, which gives a percentile within 6 %.
+//! The durations and failures of commands. Each command has a log-linear histogram: the range from a power of two to
+//! the next one has sixteen equal buckets. So a percentile is exact within 6 %.
 //!
-//! A command is measured from its call to its return, as in Redis. The time that a reply then waits for the
-//! disk is not in these figures, but in the engine's.
+//! The server measures a command from call to return, as Redis does. The engine counts separately how long the reply
+//! then waits for the disk.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Default for Histogram {
     }
 }
 
-/// Returns a time in nanoseconds; at most 584 years.
+/// Returns a time in nanoseconds. A time of more than 584 years counts as 584 years.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -81,8 +81,8 @@ impl Histogram {
         0
     }
 
-    /// Returns the numbers of commands that took at most 1, 2, 4 … microseconds, only for those bounds at
-    /// which the number grows.
+    /// Returns pairs of a bound and the number of commands with a duration up to that bound. The bounds are 1, 2, 4 …
+    /// microseconds. A bound is left out if no command lies between the bound below and this bound.
     pub(crate) fn cumulative_us(&self) -> Vec<(u64, u64)> {
         let mut list: Vec<(u64, u64)> = Vec::new();
         let mut seen = 0;
@@ -103,7 +103,7 @@ impl Histogram {
     }
 }
 
-/// Returns the quotient of a part and a whole; both are far below 2^53.
+/// Returns the quotient of `part` and `whole`. Each is far below 2^53.
 fn share(part: u64, whole: u64) -> f64 {
     let float = |n: u64| {
         f64::from(u32::try_from(n >> 21).unwrap_or(u32::MAX)) * 2_097_152.0
@@ -123,7 +123,7 @@ pub(crate) struct Figures {
     pub rejected: u64,
     /// The number of error replies.
     pub failed: u64,
-    /// The time of each run. `None`: no time has been counted.
+    /// The durations of the command's calls. `None`: no duration has been counted.
     pub times: Option<Histogram>,
 }
 

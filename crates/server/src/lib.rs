@@ -1,23 +1,23 @@
 //! The Redis protocol in front of the engine.
 //!
-//! One thread runs a loop over all sockets and executes every command itself, each as one transaction of the engine,
-//! in the order in which they arrive. A command takes microseconds and its reply is appended at once. But a reply
-//! *leaves* only when the epoch that it waits for is durable. So the loop never waits for the disk, and one sync of
-//! the disk serves every command that ran in the meantime. No client sees a state that a crash could undo.
+//! One thread runs a loop over all sockets and executes commands in the order of arrival. Each command is one
+//! transaction of the engine. A command takes microseconds, and the reply is appended at once. But a reply *leaves*
+//! only when the epoch that it waits for is durable. So the loop never waits for the disk, and one sync of the disk
+//! serves every command that ran in the meantime. No client sees a state that a crash could undo.
 //!
 //! # Parts
-//! * `resp`: requests in, replies out, byte by byte.
-//! * `replies`: holds a reply until its epoch is durable. `rung_waits`: clients that wait for a higher rung.
-//!   `stalled`: replies that wait for a log which cannot be written.
-//! * `connection`, `session`: a client's bytes, and the state that it has chosen.
+//! * `resp`: the parser of requests and the encoder of replies.
+//! * `replies`: holds a reply until its epoch is durable. `rung_waits`: clients that wait in WAITDUR.
+//!   `stalled`: the replies that wait while the log cannot be written.
+//! * `connection`, `session`: a client's bytes, and the client's state, for example its user and database.
 //! * `command`: the table of commands and their functions.
 //! * `poll`, `control`, `net`, `tls`: the loop, the messages from other threads to it, and the sockets.
 //! * `settings`: all settings, from every source. `http`: metrics and the status page. `supervise`: the reports to
 //!   systemd.
-//! * `alarms`: the one list of troubles. `signals`: the signals that the loop acts on.
+//! * `alarms`: the one list of alarms. `signals`: the signals that the loop acts on.
 //! * `serve`: start and end.
 //!
-//! # What is absent
+//! # What the server does not have
 //! Modules, Redis's replication and its cluster mode.
 
 mod acl;

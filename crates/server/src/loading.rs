@@ -3,7 +3,7 @@
 use crate::engine::Progress;
 use std::time::Duration;
 
-/// Returns the error for every command that needs the data.
+/// Returns the error reply to every command that needs the data.
 pub(crate) fn text(progress: &Progress, elapsed: Duration) -> String {
     let percent = progress.percent();
     let left = match progress.eta_seconds(elapsed) {
@@ -13,7 +13,7 @@ pub(crate) fn text(progress: &Progress, elapsed: Duration) -> String {
     format!("LOADING Perdura is loading the dataset in memory: {percent}% done, {left}")
 }
 
-/// Returns the fields of INFO's persistence section, by Redis's names.
+/// Returns the fields of the INFO section `persistence`, by Redis names.
 pub(crate) fn info(progress: &Progress, elapsed: Duration) -> [(&'static str, String); 5] {
     let eta = progress
         .eta_seconds(elapsed)

@@ -1,4 +1,4 @@
-//! Sockets: TCP, TLS and Unix behind one interface.
+//! TCP, TLS and Unix sockets with one interface.
 
 use crate::options::{ServeError, ServerOptions};
 use crate::tls::TlsStream;
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The number of probes without an answer after which a peer is gone.
+/// The number of unanswered keepalive probes before the system closes a connection.
 const PROBES_MAX: u32 = 3;
-/// The most connections that the system queues until they are accepted. The system drops further ones, and
-/// their clients try again after a second.
+/// The maximum number of connections that the system queues until they are accepted. The system drops further
+/// connections, and their clients try again after a second.
 const BACKLOG: i32 = 1024;
 
 /// A listening socket.
@@ -27,9 +27,9 @@ const BACKLOG: i32 = 1024;
 pub(crate) enum Listener {
     /// TCP.
     Tcp(TcpListener),
-    /// TCP whose clients speak TLS.
+    /// TCP with TLS.
     Tls(TcpListener),
-    /// A Unix socket, whose file is removed at the end.
+    /// A Unix socket. Its file is removed when the listener is dropped.
     Unix(UnixListener, SocketFile),
 }
 
@@ -53,7 +53,7 @@ impl std::fmt::Display for Listener {
 }
 
 impl Listener {
-    /// Binds every address that the options name. After a failure none stays bound.
+    /// Binds every address that the options name. If one fails, no address stays bound.
     pub(crate) fn bind_all(options: &ServerOptions) -> Result<Vec<Listener>, ServeError> {
         let mut all = Vec::new();
         let bind = |address: &SocketAddr| {
@@ -140,12 +140,12 @@ impl Listener {
     }
 }
 
-/// The file of a Unix socket that this process listens on. It is removed with this value, unless
-/// another file has replaced it.
+/// The file of a Unix socket that this process listens on. Dropping this value removes the file, unless a newer file
+/// has replaced it.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
-    /// The device and inode.
+    /// The file's device and inode.
     id: (u64, u64),
 }
 
@@ -157,13 +157,13 @@ impl Drop for SocketFile {
             found.file_type().is_socket() && (found.dev(), found.ino()) == self.id
         };
         if found.is_ok_and(|found| is_ours(&found)) {
-            // The file may be gone already, which is as good.
+            // It is no error if the file is gone already.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Binds a Unix socket. Replaces a socket file without a listening process, which a killed server leaves.
+/// Binds a Unix socket. Replaces the unused socket file of a killed server.
 fn bind_unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let listener = match UnixListener::bind(path) {
         Err(e) if e.kind() == io::ErrorKind::AddrInUse => {
@@ -182,8 +182,8 @@ fn bind_unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((listener, file))
 }
 
-/// Fails unless the file is a socket without a listening process. A connection to a file of another kind is
-/// refused too, so the kind is checked first.
+/// Fails unless the file is an unused socket. The system refuses connections to an unused socket and also to any other
+/// kind of file. So the type of the file is checked first.
 fn refuse_used(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         let why =
@@ -193,7 +193,7 @@ fn refuse_used(path: &Path) -> io::Result<()> {
     let probe = socket2::Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
     match probe.connect(&SockAddr::unix(path)?) {
         Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-        // A listener whose queue is full answers that it would block.
+        // Connecting to a listener whose queue is full fails with `WouldBlock`.
         _ => {
             let why = "another process listens on it";
             Err(io::Error::new(io::ErrorKind::AddrInUse, why))
@@ -213,7 +213,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Registers for both directions, edge-triggered.
+    /// Registers for reading and writing, edge-triggered.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let both = Interest::READABLE | Interest::WRITABLE;
         match self {
@@ -223,7 +223,7 @@ impl Stream {
         }
     }
 
-    /// Has the system check whether the peer is still there after this number of idle seconds; 0: never.
+    /// Makes the system check whether the peer is still there after this many idle seconds; 0: never.
     pub(crate) fn keep_alive(&self, seconds: u32) -> io::Result<()> {
         let socket = match self {
             Stream::Tcp(stream) => SockRef::from(stream),
@@ -259,7 +259,7 @@ impl Stream {
         peer.is_ok_and(|peer| peer.ip().to_canonical().is_loopback())
     }
 
-    /// Returns whether a read that filled less than its buffer has emptied the socket.
+    /// Returns whether a read that has not filled its buffer has emptied the socket.
     pub(crate) fn short_read_empties(&self) -> bool {
         !matches!(self, Stream::Tls(_))
     }
@@ -279,7 +279,7 @@ impl Stream {
         matches!(self, Stream::Tls(stream) if stream.handshaking())
     }
 
-    /// Returns the session of a client in its handshake, if the threads have something to do for it.
+    /// Returns the TLS session if the client is in its handshake and the handshake threads must process bytes.
     pub(crate) fn take_step(&mut self) -> Option<Box<ServerConnection>> {
         match self {
             Stream::Tls(stream) => stream.take_step(),
@@ -287,7 +287,7 @@ impl Stream {
         }
     }
 
-    /// Takes over a session that the threads are done with.
+    /// Receives a session from the handshake threads.
     ///
     /// # Errors
     /// The client broke the protocol, or is gone.

@@ -1,4 +1,4 @@
-//! The events of keys that are published, as the setting `notify-keyspace-events` says.
+//! Events of keys. The setting `notify-keyspace-events` selects the events that are published.
 
 /// The classes of events, one bit each.
 pub(crate) mod class {
@@ -6,7 +6,7 @@ pub(crate) mod class {
     pub(crate) const KEYSPACE: u16 = 1;
     /// Events are published on the channel `__keyevent@<db>__:<event>`.
     pub(crate) const KEYEVENT: u16 = 1 << 1;
-    /// Commands of any type: `del`, `expire`, `rename_from` …
+    /// Events of keys of any type: `del`, `expire`, `rename_from` …
     pub(crate) const GENERIC: u16 = 1 << 2;
     /// Strings.
     pub(crate) const STRING: u16 = 1 << 3;
@@ -49,7 +49,7 @@ const KINDS: [(u8, u16); 10] = [
     (b'd', class::MODULE),
 ];
 
-/// The other letters.
+/// The letters of the classes that `A` does not include, and of the two kinds of channels.
 const REST: [(u8, u16); 4] = [
     (b'n', class::NEW),
     (b'K', class::KEYSPACE),
@@ -57,7 +57,7 @@ const REST: [(u8, u16); 4] = [
     (b'm', class::MISS),
 ];
 
-/// Returns the classes of these letters. `None`: a letter is unknown.
+/// Returns the classes that these letters name. `None`: a letter is unknown.
 pub(crate) fn parse(letters: &[u8]) -> Option<u16> {
     let mut classes = 0;
     for letter in letters {
@@ -75,7 +75,7 @@ pub(crate) fn parse(letters: &[u8]) -> Option<u16> {
     Some(classes)
 }
 
-/// Returns the channels on which an event of `key` is published, each with its message.
+/// Returns the channels for an event of `key`, each with its message.
 pub(crate) fn messages<'a>(
     classes: u16,
     database: u8,
@@ -93,7 +93,8 @@ pub(crate) fn messages<'a>(
     space.into_iter().chain(by_event)
 }
 
-/// Returns whether events are published: at least one class, on at least one of the two kinds of channels.
+/// Returns whether events are published. `classes` must name at least one class of events, and at least one of the two
+/// kinds of channels.
 pub(crate) fn active(classes: u16) -> bool {
     let ways = class::KEYSPACE | class::KEYEVENT;
     classes & ways != 0 && classes & (class::ALL | class::MISS | class::NEW) != 0

@@ -1,4 +1,4 @@
-//! The options of the server at its start, and the reasons why it may refuse them.
+//! The options of the server at its start, and the possible reasons for a refusal to start.
 
 use crate::engine::Durability;
 use crate::settings::{ClientShare, OutputLimits, PackedLimits};
@@ -17,58 +17,58 @@ pub struct ServerOptions {
     pub listen: Vec<SocketAddr>,
     /// A Unix socket to listen on. Only its owner can connect.
     pub unix_socket: Option<PathBuf>,
-    /// Addresses that speak TLS; port 0 picks a free one.
+    /// TCP addresses to listen on for TLS connections; port 0 picks a free one.
     pub tls_listen: Vec<SocketAddr>,
     /// The server's certificate and the intermediate certificates up to the root, PEM.
     pub tls_cert_file: Option<PathBuf>,
     /// The private key of the server's certificate, PEM.
     pub tls_key_file: Option<PathBuf>,
-    /// The roots that clients' certificates must come from, PEM.
+    /// The root certificates that sign clients' certificates, PEM.
     pub tls_ca_cert_file: Option<PathBuf>,
-    /// The rule that says which clients must show certificates.
+    /// The rule for client certificates.
     pub tls_auth_clients: TlsAuthClients,
-    /// True if addresses that other machines can reach may do without TLS.
+    /// True if the server may listen without TLS on addresses that other machines can reach.
     pub allow_plaintext: bool,
-    /// The password of AUTH. `None`: only loopback addresses are accepted.
+    /// The password of AUTH. If it is `None` and no users are named, only loopback addresses may be listened on.
     pub requirepass: Option<String>,
-    /// The most clients at once.
+    /// The maximum number of clients at a time.
     pub maxclients: usize,
-    /// The most clients at once that have not authenticated, if a password is needed.
+    /// The maximum number of clients that have not authenticated, if a password is needed.
     pub maxclients_unauthenticated: usize,
-    /// The part of the memory limit that is reserved for clients' buffers.
+    /// The share of the memory limit for clients' buffers.
     pub client_share: ClientShare,
-    /// The most bytes one request, or one MULTI block, may take.
+    /// The maximum size of one request or one MULTI block, bytes.
     pub query_bytes_max: usize,
-    /// The most bytes that one reply may take.
+    /// The maximum size of one reply, bytes.
     pub reply_bytes_max: usize,
-    /// The unsent bytes above which a client's further requests are stored. The requests run when the client
-    /// has read enough replies.
+    /// The number of unsent bytes above which a client's new requests are stored. These requests run when the
+    /// client has read enough replies.
     pub output_bytes_pause: usize,
-    /// Seconds after which an idle client is disconnected; 0 never.
+    /// The maximum idle time of a client, seconds; 0: no limit.
     pub idle_seconds_max: u64,
-    /// Seconds between TCP keepalives; 0 none.
+    /// Seconds between TCP keepalives; 0: no keepalives are sent.
     pub tcp_keepalive_seconds: u32,
-    /// Unsent bytes at which a client is disconnected, by class.
+    /// The maximum unsent bytes of a client, for each class of clients.
     pub output_limits: OutputLimits,
-    /// Classes of keyspace notifications, canonical.
+    /// The letters of the events that are published, in canonical order.
     pub notify_keyspace_events: String,
-    /// A command that took at least this long is noted in SLOWLOG, microseconds; -1: no command is noted.
+    /// The shortest duration of a command that is noted in SLOWLOG, in microseconds; -1: no command is noted.
     pub slowlog_slower_than_us: i64,
-    /// Entries that SLOWLOG keeps.
+    /// The maximum number of entries in SLOWLOG.
     pub slowlog_len_max: usize,
-    /// The most keys that are noted for clients that track their reads; 0: any number.
+    /// The maximum number of keys in the table of CLIENT TRACKING; 0: no limit.
     pub tracking_keys_max: u64,
-    /// The largest size at which an estimated count is stored as runs of registers, bytes.
+    /// The maximum size, in bytes, of a HyperLogLog in the sparse encoding (runs of equal registers).
     pub hll_sparse_bytes_max: u64,
-    /// True if the times of commands are counted.
+    /// True if the durations of commands are counted.
     pub latency_tracking: bool,
-    /// True if the second in which a key was last used is stored.
+    /// True if each key stores the time of its last use, in seconds.
     pub key_idle_times: bool,
-    /// An event that took at least this long is noted for LATENCY LATEST, milliseconds; 0: no event is noted.
+    /// The shortest duration of an event that is noted for LATENCY LATEST, in milliseconds; 0: no event is noted.
     pub latency_threshold_ms: u64,
     /// Percentiles that INFO latencystats shows.
     pub latency_percentiles: Vec<f64>,
-    /// The bounds up to which collections are packed.
+    /// The maximum sizes of packed collections.
     pub packed: PackedLimits,
     /// The clients that may use DEBUG.
     pub enable_debug_command: DebugAccess,
@@ -84,23 +84,23 @@ pub struct ServerOptions {
     pub protected_mode: bool,
     /// The address of the metrics and the status page. `None`: they are not served.
     pub metrics_listen: Option<SocketAddr>,
-    /// For a new session: the durability that a write needs before a reply that shows the write may leave.
+    /// The durability of a new session. A reply waits until the writes that it shows have this durability.
     pub durability: Durability,
     /// The server's reaction after the database has stopped because of a failure of its disk.
     pub on_stop: OnStop,
-    /// Host names, with or without a port, by which the metrics may be requested in addition to their address.
+    /// Host names, with or without a port, that requests for the metrics may name besides the address.
     pub http_hosts: Vec<String>,
     /// The password for the metrics. `None`: they need no password.
     pub http_password: Option<String>,
     /// True if other machines may read the metrics without a password.
     pub http_public: bool,
-    /// The least level of the events in the log.
+    /// The lowest level of events that the operator's log shows.
     pub log_level: LogLevel,
-    /// The form of the log's lines.
+    /// The form of the operator's log lines.
     pub log_format: LogFormat,
     /// The file that the settings were read from, for CONFIG REWRITE. `None`: there was no file.
     pub config_file: Option<PathBuf>,
-    /// The values of those settings of Redis that have no effect here, if they differ from the defaults.
+    /// The changed settings that have an effect in Redis but not in this server, each with its new value.
     pub ignored: BTreeMap<&'static str, String>,
 }
 
@@ -115,7 +115,7 @@ pub enum DebugAccess {
     Local,
 }
 
-/// The reaction of a server whose database has stopped after a failure of its disk.
+/// The server's reaction if a disk failure stops the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnStop {
     /// The server answers its clients with the error and ends.
@@ -229,7 +229,7 @@ impl ServerOptions {
         }
     }
 
-    /// Refuses users that would expose the database. `open` is true if a client needs no password.
+    /// Refuses users that would expose the database. `open` is true if a client may connect without a password.
     pub(crate) fn check_users(&self, open: bool) -> Result<(), ServeError> {
         let mut all = self.listen.iter().chain(&self.tls_listen);
         match all.find(|address| !address.ip().is_loopback()) {
@@ -249,7 +249,8 @@ fn no_password(address: SocketAddr) -> ServeError {
     ServeError::Options(unguarded(address, remedy))
 }
 
-/// Returns the reason why the server does not listen on an address that strangers can reach, with the remedy.
+/// Returns the error text for a refusal to listen on `address`, which other machines can reach. The text names
+/// `remedy`.
 #[must_use]
 pub fn unguarded(address: SocketAddr, remedy: &str) -> String {
     format!(
@@ -258,8 +259,8 @@ pub fn unguarded(address: SocketAddr, remedy: &str) -> String {
     )
 }
 
-/// Returns the reason why the server does not listen without TLS on an address that strangers can reach. The
-/// reason names the data that strangers could read.
+/// Returns the reason why the server does not listen without TLS on an address that other machines can reach.
+/// `what` is the data that would be readable on the network.
 #[must_use]
 pub fn readable(address: SocketAddr, what: &str) -> String {
     format!(
@@ -271,7 +272,7 @@ pub fn readable(address: SocketAddr, what: &str) -> String {
 /// The reason why the server did not start or did not end cleanly.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The options contradict each other or expose the database.
+    /// The options are contradictory or expose the database.
     #[error("{0}")]
     Options(String),
     /// An address or socket could not be bound.

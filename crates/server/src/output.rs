@@ -1,10 +1,10 @@
-//! The limits of a client's unread replies: one that disconnects at once, and one that may be exceeded for
-//! some seconds.
+//! The limits of a client's unread replies. At the hard limit the client is disconnected at once. The soft limit
+//! may be exceeded for some seconds.
 
 use crate::settings::OutputLimit;
 use std::time::{Duration, Instant};
 
-/// The time since which a client is above its soft limit. `None`: it is not above it.
+/// The time at which a client last rose above its soft limit. `None`: the client is below the limit.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     since: Option<Instant>,

@@ -1,11 +1,11 @@
-//! Requests that are deferred for a while: by CLIENT PAUSE, and writes while the log is behind.
+//! Deferred requests: all that CLIENT PAUSE defers, and writes while the log has no room.
 //!
-//! A deferred request stays in its connection's input, and no part of it has run. When the pause ends, the
-//! connection runs again from that request on.
+//! A deferred request stays in the connection's input, and no part of the request has run. When the pause ends, the
+//! connection continues with that request.
 //!
-//! During CLIENT PAUSE nothing is appended to the log. The purge of expired keys stops. Commands that write in
-//! steps take no step (`jobs`), and clients that wait for a key are not served (`command::wait`). Copying the
-//! directory of a running server relies on all this (docs/operate/back-up.md).
+//! During CLIENT PAUSE nothing is appended to the log. The purge of expired keys stops. Commands that run in steps make
+//! no progress (`jobs`). Clients that wait for a key are not served (`command::wait`). A copy of a running server's
+//! directory relies on all this (docs/operate/back-up.md).
 
 use crate::acl::catalog::CATALOG;
 use crate::command::wait::serve;
@@ -17,20 +17,21 @@ use crate::session::Session;
 use crate::state::State;
 use std::time::Instant;
 
-/// The deferred clients, the kind of the pause, and its end.
+/// The clients that are deferred, and the kind and the end of the pause.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
     until: Option<Instant>,
     all: bool,
     kept: Vec<Seat>,
-    /// The clients whose writes wait for the log.
+    /// The clients with writes that wait for room in the log.
     behind: Vec<Seat>,
-    /// The most room in the log that a request of the clients in `behind` needs, bytes.
+    /// The number of bytes that must be free in the log before the clients in `behind` continue. It is the largest
+    /// need of a single request of these clients.
     behind_bytes: usize,
 }
 
 impl Pause {
-    /// Returns the time at which the pause ends by itself. `None`: there is no pause.
+    /// Returns the time of the pause's end. `None`: there is no pause.
     pub(crate) fn until(&self) -> Option<Instant> {
         self.until
     }
@@ -40,14 +41,14 @@ impl Pause {
         !self.behind.is_empty()
     }
 
-    /// Returns whether the log still lacks the room for the clients in `behind`.
+    /// Returns whether the log still lacks room for the clients in `behind`.
     pub(crate) fn still_waits(&self, db: &Db) -> bool {
         db.is_behind(self.behind_bytes)
     }
 }
 
 impl State {
-    /// Defers writes, or with `all` every request. If two pauses overlap, the later end and the wider kind
+    /// Defers writes, or every request if `all` is true. If two pauses overlap, the later end and the wider kind
     /// apply.
     pub(crate) fn pause(&mut self, until: Instant, all: bool) {
         if let Some(db) = self.db() {
@@ -70,8 +71,7 @@ impl State {
         self.let_on(kept);
     }
 
-    /// Lets the clients continue whose writes waited for the log, if the log has caught up or takes no more
-    /// writes.
+    /// Lets the clients in `behind` continue if the log has room again or accepts no more writes.
     pub(crate) fn end_wait_for_log(&mut self) {
         if self.pause.waits_for_log() && !self.db().is_some_and(|db| self.pause.still_waits(db)) {
             self.pause.behind_bytes = 0;
@@ -80,7 +80,7 @@ impl State {
         }
     }
 
-    /// Lets clients continue whose requests were postponed.
+    /// Lets clients with deferred requests continue.
     pub(crate) fn let_on(&mut self, seats: Vec<Seat>) {
         for seat in seats {
             let Some(mut connection) = self.connections.take(seat.index) else {
@@ -109,7 +109,7 @@ impl State {
         self.pause.behind_bytes = self.pause.behind_bytes.max(bytes);
     }
 
-    /// Returns whether a request must be deferred, and notes its client in that case.
+    /// Returns whether a request must be deferred, and notes the client of a deferred request.
     pub(crate) fn keeps_back(
         &mut self,
         session: &mut Session,
@@ -144,8 +144,8 @@ fn may_write(session: &Session, command: &Command, args: &Args<'_>) -> bool {
     writes(command, args) || (command.name == "exec" && queued())
 }
 
-/// Returns whether Redis defers a request in a pause of writes: the request writes, or a replica may have to
-/// repeat it.
+/// Returns whether Redis defers a request while writes are paused. It defers writes, and requests that a replica may
+/// have to repeat.
 fn writes(command: &Command, args: &Args<'_>) -> bool {
     let scripts = command.has(flag::SCRIPTS) && !command.has(flag::READ);
     scripts

@@ -1,16 +1,15 @@
 //! The event loop: one thread serves every socket.
 //!
-//! In a round the loop sleeps until something happens, then reads from and runs *every* ready connection. If a
-//! reply waits, it makes the log write its new records and collects the epochs that have become durable.
-//! Finally it writes every reply that may leave.
+//! In a round the loop sleeps until something happens, then reads from and runs *every* ready connection. If a reply
+//! waits, the loop makes the log write the new records. It then checks which epochs have become durable. Finally it
+//! writes every reply that may leave.
 //!
 //! A loop with nothing left to run writes and syncs the log itself. If the loop is busy and clients wait for
 //! the log, it has two ways to write in parallel. It makes the flusher write, or it begins a write that
 //! completes by itself and wakes the loop like a socket.
 //!
-//! Polling is edge-triggered. A connection's turn may end before its socket is empty. The connection then
-//! remembers that its socket is readable, and continues in the next round. So no client can keep the others
-//! waiting.
+//! Polling is edge-triggered. A connection's turn may end before its socket is empty. The connection then remembers
+//! that its socket is readable, and continues in the next round. So no client can block all clients.
 
 mod conditions;
 mod handshakes;
@@ -48,16 +47,17 @@ use std::time::{Duration, Instant};
 /// The waker's token.
 pub(crate) const WAKER: Token = Token(usize::MAX - 1);
 const SIGNAL: Token = Token(usize::MAX - 2);
-/// The token of the log's completions.
+/// The token of the events that report completed writes of the log.
 const LOG: Token = Token(usize::MAX - 3);
-/// Tokens below this are listeners; the tokens of connections begin here.
+/// The token of the first connection. Lower tokens are listeners.
 const CONNECTIONS: usize = 1024;
-/// The most bytes of one read.
+/// The maximum number of bytes of one read.
 const READ_BYTES: usize = 128 * 1024;
-/// The time in a round for connections whose last turn took long, and for commands in steps.
+/// The time that a round gives to commands that run in steps. The round gives handshakes the same amount of time, and
+/// connections in `heavy` at least this amount.
 const HEAVY_SHARE: Duration = Duration::from_millis(2);
-/// After this time in a round the remaining connections are deferred: they run behind the connections that the
-/// next poll reports.
+/// The age of a round at which it defers its remaining connections. In the next round they run after the connections
+/// that the poller reports.
 const LIGHT_SHARE: Duration = Duration::from_millis(5);
 /// The time between two ticks. At a tick the loop does its upkeep.
 const TICK: Duration = Duration::from_millis(100);
@@ -75,7 +75,7 @@ pub(crate) struct Ended {
 /// The reason why the loop ends.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// A request or a signal asked for it.
+    /// A request or a signal asked the loop to end.
     Asked {
         /// True if the database is to be closed with a checkpoint.
         checkpoint: bool,
@@ -98,44 +98,44 @@ pub(crate) struct EventLoop {
     messages: Receiver<Message>,
     gate: Arc<Gate>,
     buffer: Box<[u8]>,
-    /// The bytes that were read from connections before their turns.
+    /// The bytes that connections sent before their turns.
     early: EarlyBuffer,
-    /// Connections to run in the next round whatever the poller reports.
+    /// Connections to run in the next round even if the poller does not report them.
     again: Vec<usize>,
-    /// Connections to run whose last turn took long, in order.
+    /// Connections that had a long last turn. They run in this order.
     heavy: VecDeque<usize>,
     /// Connections to flush in this round.
     touched: Vec<usize>,
-    /// Connections whose replies wait for the disk, with their ids: an index may since have been given to
-    /// another connection.
+    /// The index and the id of each connection whose replies wait for the disk. The id is needed because the index may
+    /// meanwhile belong to a newer connection.
     waiting: Vec<(usize, u64)>,
     /// True if a connection in `waiting` waits for the log's disk.
     disk_waits: bool,
-    /// The durable epochs up to which the connections in `waiting` have been flushed.
+    /// The durable epochs at the last flush of the connections in `waiting`.
     flushed: Reached,
-    /// The time since which clients wait without an advance of the durable epoch.
+    /// The time at which the clients' present wait began. The clients wait until the durable epoch advances.
     owed_since: Instant,
-    /// The number of commands that had run at `owed_since`.
+    /// The number of commands run before `owed_since`.
     owed_from: u64,
-    /// The times since which a log that cannot be written has kept clients waiting.
+    /// For each rung, the time since which the log has been stuck and the rung has not advanced.
     stalled: Stalled,
-    /// True if the log's writes complete by themselves and wake the loop.
+    /// True if the log's writes need no thread: their completion wakes the loop.
     log_completes: bool,
     accept_pending: bool,
     /// True if the last round had no time to accept all waiting newcomers.
     newcomers_left: bool,
-    /// The time at which the loop last logged that it cannot accept connections. `None`: it has not logged
-    /// that.
+    /// The time of the last log line about a failure to accept connections. `None`: no such line yet.
     complained: Option<Instant>,
-    /// Connections whose TLS handshake has not ended.
+    /// Connections in a TLS handshake.
     handshakes: Handshakes,
-    /// The one client with large buffers that is read while the clients' share is nearly full. `None`: no
-    /// client is chosen.
+    /// The one client with large buffers that is still read when the clients' share is nearly full. `None`: no client
+    /// is chosen.
     reader: Option<memory::Reader>,
     next_id: u64,
     stopping: Option<Stopping>,
     ticked: Instant,
-    /// The time of the last look at the counters, with the commands, bytes read and bytes written then.
+    /// The time at which the counters were last read, and their values at that time. The counters are the numbers of
+    /// commands, bytes read and bytes written.
     counted: (Instant, [u64; 3]),
 }
 
@@ -188,12 +188,12 @@ impl EventLoop {
         })
     }
 
-    /// Makes the loop report to the service manager of this process, if there is one.
+    /// Makes the loop report to the service manager that started this process, if there is one.
     pub(crate) fn supervise(&mut self) {
         self.state.supervisor = Supervisor::from_environment();
     }
 
-    /// Runs until a message, a signal or a client ends it.
+    /// Runs the loop until a message, a signal or a client ends the loop.
     pub(crate) fn run(mut self) -> Result<Ended, ServeError> {
         let mut events = Events::with_capacity(1024);
         loop {
@@ -209,7 +209,7 @@ impl EventLoop {
         }
     }
 
-    /// Serves the connections that the poller announced and those that earlier rounds left.
+    /// Serves the connections from the poller and the remaining connections of earlier rounds.
     fn round(&mut self, events: &Events) -> Result<(), ServeError> {
         self.state.begin_round();
         let mut ready = std::mem::take(&mut self.again);
@@ -239,8 +239,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Waits for something to do. A loop with nothing left to run, whose clients wait for the disk, flushes
-    /// the log itself: to be woken by another thread would take longer than the sync.
+    /// Waits for something to do. If clients wait for the disk and no request is left to run, the loop flushes the log
+    /// itself. To wake the flusher thread would take longer than the sync.
     fn sleep(&mut self, events: &mut Events) -> io::Result<()> {
         if let Some(db) = self.state.db().filter(|_| self.owes()) {
             let db = db.clone();
@@ -277,7 +277,7 @@ impl EventLoop {
         result
     }
 
-    /// Returns the time for which the loop may sleep if no event comes.
+    /// Returns the longest time that the loop may sleep without an event.
     fn patience(&self) -> Duration {
         let state = &self.state;
         let deadlines = [
@@ -303,7 +303,7 @@ impl EventLoop {
         !self.waiting.is_empty() || !self.state.rung_waits.is_empty()
     }
 
-    /// Returns whether connections are to be run whatever the poller reports.
+    /// Returns whether the loop has something to run even if the poller reports nothing.
     fn has_work(&self) -> bool {
         let queued = !self.again.is_empty() || !self.heavy.is_empty();
         queued || self.newcomers_left || self.handshakes.left || self.state.has_jobs()
@@ -319,11 +319,11 @@ impl EventLoop {
         }
     }
 
-    /// Handles an event of the poller. Adds the index of a connection that must run to `ready`.
+    /// Handles an event of the poller. If a connection must run because of the event, adds its index to `ready`.
     fn note(&mut self, event: &Event, ready: &mut Vec<usize>) {
         match event.token() {
             WAKER => self.look_for_stop(),
-            // The event has woken the loop, which collects completions in every round.
+            // This event has only woken the loop. The loop collects completions in every round.
             LOG => {}
             SIGNAL => self.heed_signals(),
             Token(token) if token < CONNECTIONS => self.accept_pending = true,
@@ -358,7 +358,7 @@ impl EventLoop {
             return self.part(index, connection);
         }
         match connection.advance(&mut self.state, &mut self.buffer, &self.early) {
-            // The client may have hung up right behind the request that now waits.
+            // The client may have hung up right after it sent the request that now waits.
             Ok(After::Continue) if self.waits_in_vain(&connection) => {
                 self.part(index, connection);
             }
@@ -376,15 +376,15 @@ impl EventLoop {
         }
     }
 
-    /// Returns whether a client has hung up while it waits for another client or for the end of a pause. Such a
-    /// client is served no more. A client that waits for the log or for a password may have half-closed, and is
-    /// served to its end.
+    /// Returns whether a client has hung up while it waits for another client or for the end of a pause. The waiting
+    /// requests of such a client are not run. A client that waits for the log or for a password may have closed only
+    /// the sending side. It still gets its replies.
     fn waits_in_vain(&self, connection: &Connection) -> bool {
         let waits = || self.state.blocking.contains(connection.session.seat.id);
         connection.hung_up && (connection.session.in_pause || waits())
     }
 
-    /// Ends the waiting of a client that has hung up, and closes it once its replies have left.
+    /// Ends the waiting of a client that has hung up. The connection is closed once its replies have left.
     fn part(&mut self, index: usize, mut connection: Box<Connection>) {
         if connection.replies.unsent() == 0 {
             return self.close(index, connection);
@@ -396,8 +396,8 @@ impl EventLoop {
         self.touched.push(index);
     }
 
-    /// Wakes the flusher, then writes the replies that may leave: to the connections that ran in this
-    /// round, and to those that waited.
+    /// Wakes the flusher. Then writes the replies that may leave, to the connections of this round and to the waiting
+    /// connections.
     fn flush_round(&mut self) {
         if self.waiting.is_empty() {
             self.owe_from(self.state.now);
@@ -443,7 +443,7 @@ impl EventLoop {
     fn flush(&mut self, index: usize) {
         if let Some(mut connection) = self.state.connections.take(index) {
             let flushed = connection.flush(&mut self.state);
-            // A `mem` reply that could not leave waits for the disk from here on.
+            // A `mem` reply that could not leave in time waits for the disk from now on.
             if connection.replies.waits() {
                 self.list(index, &mut connection);
             }
@@ -468,15 +468,15 @@ impl EventLoop {
             self.handshakes.forget(connection.session.seat.id);
         }
         connection.stream.farewell();
-        // Deregistering fails if the socket is gone. Closing it is enough.
+        // Deregistering fails if the socket is gone. Closing the socket is enough.
         let _ = connection.stream.deregister(self.poll.registry());
         connection.unaccount(&self.state);
         self.state.forget(&mut connection.session);
         self.state.connections.release(index);
     }
 
-    /// Returns whether requests are still run. A server whose database has stopped answers them with errors
-    /// until its end.
+    /// Returns whether requests are still run. After the database has stopped, the server answers requests with errors
+    /// until the server ends.
     fn takes_requests(&self) -> bool {
         let stopping = self.stopping.as_ref();
         stopping.is_none_or(|stopping| matches!(stopping.how, Ending::Failed(_)))
@@ -537,7 +537,7 @@ impl EventLoop {
         }
     }
 
-    /// Answers blocked clients with an error. Their waiting has no other end after the database has stopped.
+    /// Answers blocked clients with an error, because nothing can serve them after the database has stopped.
     fn refuse_blocked(&mut self, why: &str) {
         let blocked = self.state.connections.iter().filter(|(_, c)| c.blocked);
         let blocked: Vec<usize> = blocked.map(|(index, _)| index).collect();
@@ -551,8 +551,7 @@ impl EventLoop {
         }
     }
 
-    /// Gives up replies whose writes are not durable after the database has stopped: such a write is never
-    /// acknowledged.
+    /// Discards the replies of writes that are not durable when the database stops. Such a write is never acknowledged.
     fn abandon_waiting(&mut self) {
         let why = self.state.stopped.clone().unwrap_or_default();
         for (index, id) in std::mem::take(&mut self.waiting) {

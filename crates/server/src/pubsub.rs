@@ -1,8 +1,8 @@
 //! The channels, patterns and shard channels that clients are subscribed to.
 //!
-//! A subscription is stored twice. [`Topics`] has the listeners of each topic, for publishing.
-//! [`Subscriptions`] has the topics of one client, so that a client that leaves is removed without a search.
-//! Both change together in [`Topics::add`] and [`Topics::remove`].
+//! A subscription is stored twice. [`Topics`] has the listeners of each topic, for publishing. [`Subscriptions`]
+//! has the topics of one client, so that all topics of a departing client are found without a search. Both change
+//! together in [`Topics::add`] and [`Topics::remove`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,7 +17,7 @@ pub(crate) enum Topic {
     Shard,
 }
 
-/// A client. The id distinguishes the client from a later one in the same slot.
+/// A client's place among the connections. The id distinguishes the client from a later client at this index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seat {
     /// The index among the connections.
@@ -27,7 +27,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// The seat of no client: clients are counted from 1.
+    /// The seat of no client. The ids of clients begin at 1.
     pub(crate) const NOBODY: Seat = Seat { index: 0, id: 0 };
 }
 
@@ -48,7 +48,7 @@ impl Subscriptions {
         }
     }
 
-    /// Returns the names of one kind.
+    /// Returns the names of one kind of topic.
     pub(crate) fn names(&self, topic: Topic) -> impl Iterator<Item = &[u8]> {
         let set = match topic {
             Topic::Channel => &self.channels,
@@ -58,13 +58,13 @@ impl Subscriptions {
         set.iter().map(AsRef::as_ref)
     }
 
-    /// Returns the number of names of one kind.
+    /// Returns how many names of one kind of topic the client is subscribed to.
     pub(crate) fn count(&self, topic: Topic) -> usize {
         self.names(topic).count()
     }
 
-    /// Returns the count that the reply to a change of `topic` shows: the shard channels alone, or the channels
-    /// and patterns together.
+    /// Returns the number of subscriptions for the reply to a client that subscribes to `topic` or unsubscribes. If
+    /// `topic` is a shard channel, only shard channels count. Otherwise channels and patterns count together.
     pub(crate) fn told(&self, topic: Topic) -> usize {
         match topic {
             Topic::Shard => self.shards.len(),
@@ -144,7 +144,7 @@ impl Topics {
         debug_assert_eq!(own.total(), 0, "a client that leaves listens to nothing");
     }
 
-    /// Returns the clients that are subscribed to this name as this kind of topic.
+    /// Returns the subscribers of the topic with this kind and name.
     pub(crate) fn listeners(&self, topic: Topic, name: &[u8]) -> impl Iterator<Item = Seat> {
         let found = match topic {
             Topic::Channel => self.channels.get(name),
@@ -171,7 +171,7 @@ impl Topics {
             })
     }
 
-    /// Returns the names that have listeners.
+    /// Returns the names of the topics of one kind that have listeners.
     pub(crate) fn names(&self, topic: Topic) -> Vec<&[u8]> {
         match topic {
             Topic::Channel => self.channels.keys().map(AsRef::as_ref).collect(),
@@ -180,7 +180,7 @@ impl Topics {
         }
     }
 
-    /// Returns the number of different names of a kind.
+    /// Returns how many names of one kind of topic have listeners.
     pub(crate) fn count(&self, topic: Topic) -> usize {
         match topic {
             Topic::Channel => self.channels.len(),

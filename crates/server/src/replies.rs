@@ -1,9 +1,9 @@
-//! The replies of one connection. Each is held until the epoch that it waits for is as durable as its client wants.
+//! The replies of one connection. Each is held until its epoch is as durable as the client wants.
 //!
-//! Every reply carries the epoch of its transaction, even if the transaction only read: another transaction may have
-//! pre-committed the value. Replies leave in the order of the requests, so the *running maximum* of the epochs
-//! counts. The queue therefore has one entry per distinct epoch, and its length is bounded by the epochs in flight,
-//! not by the pipeline.
+//! Every reply carries the epoch of its transaction, even if the transaction only read. The transaction may have read a
+//! value of a committed transaction that is not durable yet. Replies leave in the order of the requests, so the
+//! *running maximum* of the epochs counts. The queue therefore has one entry per distinct epoch. Its length is bounded
+//! by the number of epochs that are not durable yet, not by the pipeline.
 //!
 //! Invariant: `sent <= released <= buf.len()`, and no byte beyond `released` is ever written.
 
@@ -13,9 +13,10 @@ use crate::stalled::{Fate, Listener, StuckRungs};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Result, Write};
 
-/// The most bytes of an emptied buffer that is kept. A larger one is freed.
+/// The maximum size, in bytes, of an emptied buffer that is kept. A larger buffer is freed.
 const KEEP_BYTES_MAX: usize = 256 * 1024;
-/// Sent bytes are cut off the front of the buffer once they are more than this and more than half of it.
+/// Sent bytes are cut off the front of the buffer once they are more than this number and more than half of the
+/// buffer.
 const TRIM_BYTES: usize = 256 * 1024;
 
 /// The result of a flush.
@@ -23,7 +24,7 @@ const TRIM_BYTES: usize = 256 * 1024;
 pub(crate) enum Flushed {
     /// Nothing is left that may be sent.
     Drained,
-    /// The peer takes no more for now. The poller will report when it does.
+    /// The peer takes no more for now. The poller reports when it takes more.
     Full,
 }
 
@@ -32,8 +33,8 @@ pub(crate) enum Flushed {
 pub(crate) struct Rest {
     /// The newest epoch that the reply shows.
     pub epoch: Epoch,
-    /// The durability that the epoch needs. At `mem` the reply waits only while the log is too far behind:
-    /// see [`crate::state::State::mem_in_time`].
+    /// The durability that the epoch needs. At `mem` a reply waits only while the log lags too far: see
+    /// [`crate::state::State::mem_in_time`].
     pub durability: Durability,
 }
 
@@ -44,8 +45,8 @@ impl Rest {
         durability: Durability::Disk,
     };
 
-    /// Returns whether the deciding rung has reached the epoch. At `mem` the deciding rung is the rung above
-    /// `mem`.
+    /// Returns whether the epoch has reached the rung of `durability`. `mem` has no rung, so the rung `mirror`
+    /// decides.
     fn is_durable(self, reached: Reached) -> bool {
         self.epoch <= reached.at(self.durability.rung())
     }
@@ -59,14 +60,13 @@ impl Rest {
 struct Held {
     rest: Rest,
     end: usize,
-    /// True if the entry has only messages, for which no request waits. A reply behind them gets a separate
-    /// entry.
+    /// True if the entry has only messages. No request waits for them. A reply after them gets a separate entry.
     is_messages: bool,
 }
 
 impl Held {
-    /// Returns whether a later reply with the condition `rest` may join this entry: it could leave as soon as
-    /// this entry leaves.
+    /// Returns whether a later reply with the condition `rest` may join this entry. The reply must be free to leave
+    /// together with this entry.
     fn covers(&self, rest: Rest, is_durable: bool) -> bool {
         if self.is_messages {
             return false;
@@ -79,7 +79,7 @@ impl Held {
     }
 }
 
-/// A buffer of replies and the marks up to which they may leave.
+/// A buffer of replies. It has three parts: bytes already sent, then bytes that may be sent, then bytes that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
     /// The bytes of the replies. [`seal`](Self::seal) sets the condition under which they leave.
@@ -90,7 +90,7 @@ pub(crate) struct Replies {
 }
 
 impl Replies {
-    /// Sets the condition for the bytes that were appended since the last call.
+    /// Sets the condition under which the bytes appended since the last call may be sent.
     #[inline]
     pub(crate) fn seal(&mut self, rest: Rest, reached: Reached) {
         let end = self.buf.len();
@@ -114,8 +114,8 @@ impl Replies {
         );
     }
 
-    /// Replaces by `error` the replies that wait for stuck rungs. Messages among these replies stay held, and
-    /// come behind the errors.
+    /// Puts `error` in place of each reply that waits for a stuck rung. Messages between these replies stay held, and
+    /// are moved behind the errors.
     pub(crate) fn give_up(
         &mut self,
         stuck: StuckRungs,
@@ -172,8 +172,8 @@ impl Replies {
         );
     }
 
-    /// Appends the frames of `part` that may leave, and `error` in place of each reply that may not. Returns
-    /// the messages of `part` that must wait. `None`: `part` is not made of whole frames.
+    /// Appends the frames of `part` that may leave. Appends `error` in place of each reply that must wait. Returns the
+    /// messages of `part` that must wait. `None`: `part` is not made of whole frames.
     fn replace(&mut self, part: &[u8], listener: Listener, error: &str) -> Option<Vec<u8>> {
         let (mut leaving, mut kept, mut rest) = (Vec::new(), Vec::new(), part);
         while !rest.is_empty() {
@@ -189,8 +189,8 @@ impl Replies {
         Some(kept)
     }
 
-    /// Releases the replies whose epochs the rungs have reached, and with `in_time` also the replies that need
-    /// not be durable.
+    /// Releases each reply whose rung has reached the reply's epoch. If `in_time` is true, also releases the replies
+    /// that need not be durable.
     pub(crate) fn release(&mut self, reached: Reached, in_time: bool) {
         while let Some(first) = self.held.front() {
             if !first.rest.is_durable(reached) && (first.rest.is_firm() || !in_time) {
@@ -259,8 +259,8 @@ impl Replies {
     }
 
     fn trim(&mut self) {
-        // `held` may still contain the mark of a revoked reply, at the end of the sent bytes. Then the buffer
-        // is not cleared.
+        // If a reply was removed again, `held` may still have an entry for it that ends at the end of the sent bytes.
+        // Then the buffer is not cleared.
         if self.sent == self.buf.len() && self.held.is_empty() {
             self.buf.clear();
             if self.buf.capacity() > KEEP_BYTES_MAX {
@@ -405,8 +405,8 @@ mod tests {
         monitors: false,
     };
 
-    /// Returns the rungs that are stuck after a long stall of the log: only the disk, or with `both` also the
-    /// mirror.
+    /// Returns the rungs that are stuck after a long stall of the log. The disk is stuck. The mirror is stuck only if
+    /// `both` is true.
     fn stuck(both: bool) -> StuckRungs {
         let mut stalled = crate::stalled::Stalled::default();
         let now = std::time::Instant::now();

@@ -1,9 +1,9 @@
 //! The durations of the loop's rounds. A client that becomes ready during a round must wait until the round
 //! ends.
 //!
-//! To read the processor time of a thread is a system call. So the time is read at most once a millisecond, and
-//! after a round that took longer than that. The reported processor time may therefore be a millisecond too
-//! long.
+//! Reading the processor time of a thread takes a system call. So the time is read only if the last reading is
+//! more than a millisecond old, or after a round that took more than a millisecond. The reported processor time
+//! may therefore be a millisecond too long.
 
 use perdura::pace::thread_cpu_ns;
 use std::time::{Duration, Instant};
@@ -15,11 +15,12 @@ const SHORT: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Rounds {
     begin: Instant,
-    /// The time at which the processor time was last read, and the processor time that was read, nanoseconds.
+    /// The last reading of the thread's processor time. The pair has the moment of the reading and the processor time
+    /// in nanoseconds.
     read: (Instant, u64),
-    /// The longest round, microseconds.
+    /// The duration of the longest round, in microseconds.
     pub longest_us: u64,
-    /// The most processor time of a round, microseconds.
+    /// The longest processor time of a round, microseconds.
     pub longest_cpu_us: u64,
 }
 

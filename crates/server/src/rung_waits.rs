@@ -1,4 +1,4 @@
-//! Clients that wait in WAITDUR, each until an epoch has reached a durability, with their deadlines.
+//! Clients that wait in WAITDUR until an epoch has reached a durability, or until their deadline.
 //!
 //! Invariant: a client in `clients` is in `wanted`, and in `deadlines` if it has a deadline. `wanted` and
 //! `deadlines` contain no other clients.
@@ -9,7 +9,7 @@ use crate::pubsub::Seat;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
-/// The durability of an epoch that a client waits for.
+/// The wait of one client. It ends when `epoch` has reached `durability`.
 #[derive(Debug, Clone, Copy)]
 struct RungWait {
     seat: Seat,
@@ -72,7 +72,7 @@ impl RungWaits {
         );
     }
 
-    /// Removes a client that waits no more, and returns it.
+    /// Ends the wait of a client, and returns its seat. `None`: the client does not wait.
     pub(crate) fn take(&mut self, id: u64) -> Option<Seat> {
         let wait = self.clients.remove(&id)?;
         let was_noted = self.wanted.remove(&(wait.durability, wait.epoch, id));
@@ -91,7 +91,7 @@ impl RungWaits {
         self.take(id)
     }
 
-    /// Removes and returns the next client whose epoch is as durable as the client wants.
+    /// Removes and returns the next client with an epoch that is as durable as the client requires.
     pub(crate) fn next_reached(&mut self, reached: Reached) -> Option<Seat> {
         let first_of = |durability| {
             let all = (durability, Epoch(0), 0)..=(durability, Epoch(u64::MAX), u64::MAX);

@@ -1,4 +1,4 @@
-//! Start and end of the server: it binds, opens the database in another thread, runs the loop, and closes.
+//! Start and end of the server. The server binds, opens the database in a second thread, runs the loop, and closes.
 
 use crate::control::{Control, Gate, Message};
 use crate::descriptors::Share;
@@ -23,15 +23,15 @@ const LETTING_GO: Duration = Duration::from_millis(500);
 
 /// Serves until SHUTDOWN, SIGTERM or SIGINT, then closes the database.
 ///
-/// The database's directories are locked first: a database that is open elsewhere is an error before any
-/// address is bound. The addresses are bound before the database is opened, so that clients get the progress of
-/// opening in `-LOADING` errors. A first signal ends the server cleanly, with a checkpoint. A second one ends
-/// it at once, which loses nothing and makes the next start longer. SIGHUP reloads the certificates.
+/// The database's directories are locked first. If the database is open elsewhere, the call fails before any address is
+/// bound. The addresses are bound before the database is opened, so that clients get the progress of opening in
+/// `-LOADING` errors. A first signal ends the server cleanly, with a checkpoint. A second signal ends the server at
+/// once. This loses nothing, but makes the next start longer. SIGHUP reloads the certificates.
 ///
 /// # Errors
-/// Options that expose the database, an address that cannot be bound, or a database that does not open or
-/// close. Also a database that has stopped: after a failure of its disk ([`Error::Stopped`]), because
-/// another process owns its log ([`Error::Fenced`]), or because its files are gone ([`Error::Displaced`]).
+/// Fails if the options expose the database, if an address cannot be bound, or if the database cannot be opened or
+/// closed. Also fails if the database stops by itself. Reasons for such a stop are a disk failure ([`Error::Stopped`]),
+/// a second process that owns the log ([`Error::Fenced`]), and missing files of the database ([`Error::Displaced`]).
 pub fn serve(options: ServerOptions, db: Options) -> Result<(), ServeError> {
     let signals = Signals::take()?;
     options.check()?;
@@ -62,8 +62,7 @@ impl Server {
     /// Locks the database's directories, binds, then opens the database and serves in the background.
     ///
     /// # Errors
-    /// Options that expose the database, a database that is open elsewhere, and addresses that cannot be
-    /// bound.
+    /// Fails if the options expose the database, if the database is open elsewhere, or if an address cannot be bound.
     pub fn start(options: ServerOptions, db: Options) -> Result<Server, ServeError> {
         options.check()?;
         let described = db.clone();
@@ -76,7 +75,7 @@ impl Server {
     /// in a separate thread while clients get `-LOADING`.
     ///
     /// # Errors
-    /// Options that expose the database, and addresses that cannot be bound.
+    /// Fails if the options expose the database, or if an address cannot be bound.
     pub fn start_with(
         options: ServerOptions,
         value_bytes_max: usize,
@@ -97,7 +96,7 @@ impl Server {
         let control = prepared.control.clone();
         let (address, tls_address) = (prepared.address, prepared.tls_address);
         // A program may have several servers, each with its own subscriber of log events. The thread uses the
-        // caller's.
+        // subscriber of the caller.
         let log = get_default(Clone::clone);
         let thread = thread::Builder::new().name(String::from("serve"));
         let thread = thread.spawn(move || with_default(&log, || prepared.run()))?;
@@ -115,7 +114,7 @@ impl Server {
         self.tls_address
     }
 
-    /// Returns the first TCP address that it listens on.
+    /// Returns the server's first TCP address without TLS.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.address
@@ -124,7 +123,7 @@ impl Server {
     /// Ends the server like SIGTERM, and waits for the end.
     ///
     /// # Errors
-    /// The error with which the server ended.
+    /// The error that ended the server.
     pub fn stop(self) -> Result<(), ServeError> {
         self.control.send(Message::Stop { checkpoint: true });
         self.join()
@@ -133,7 +132,7 @@ impl Server {
     /// Waits for the server to end by itself.
     ///
     /// # Errors
-    /// The error with which the server ended.
+    /// The error that ended the server.
     pub fn join(self) -> Result<(), ServeError> {
         match self.thread.join() {
             Ok(result) => result,
@@ -263,6 +262,6 @@ fn let_go(db: Option<Db>) {
     });
     // If no thread can be started, the database ends with the process.
     drop(ending);
-    // The files are the same, with or without the end of the database's threads.
+    // The files on disk do not depend on whether the threads end.
     let _ = wait.recv_timeout(LETTING_GO);
 }

@@ -1,5 +1,4 @@
-//! The state that a client has chosen: its database, its protocol version, its user, the block that it
-//! queues, and the durability that its replies wait for.
+//! The state of one client: its database, protocol version, user, MULTI block, and the durability of its replies.
 
 use crate::acl::prove::Proof;
 use crate::acl::{Acl, User};
@@ -34,24 +33,24 @@ pub(crate) struct Block {
     pub queue: Vec<(&'static Command, OwnedArgs)>,
     /// The bytes that the queue holds.
     pub bytes: usize,
-    /// The number of arguments of all its commands, their names included.
+    /// The number of arguments of all commands in the queue, the commands' names included.
     pub words: usize,
     /// True if a command is not about data, is a script, or uses a whole database.
     pub is_wide: bool,
     /// True if a command could not be queued, so that EXEC will fail.
     pub broken: bool,
-    /// True if a command may have to wait for a password.
+    /// True if a command in the queue may have to wait until a password is checked or hashed.
     pub proves: bool,
 }
 
 impl Block {
-    /// Returns the keys of its commands, beginning with the command at index `at`.
+    /// Returns the keys of the block's commands, beginning with the command at index `at`.
     pub(crate) fn keys_from(&self, at: usize) -> impl Iterator<Item = &[u8]> {
         let queue = self.queue[at..].iter();
         queue.flat_map(|(command, owned)| command.key_args(&owned.args()))
     }
 
-    /// Returns the number of its commands that change data.
+    /// Returns the number of the block's commands that change data.
     pub(crate) fn writes(&self) -> usize {
         let writes = self
             .queue
@@ -64,13 +63,13 @@ impl Block {
 /// The state of one client.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// Its slot, and an id that is not used again until the server restarts.
+    /// The client's slot, and an id that is not used again until the server restarts.
     pub seat: Seat,
     /// The peer's address.
     pub peer: String,
     /// The server's own address.
     pub local: String,
-    /// True if it came through the Unix socket.
+    /// True if the client came through the Unix socket.
     pub unix: bool,
     /// The name given by CLIENT SETNAME.
     pub name: Vec<u8>,
@@ -80,56 +79,57 @@ pub(crate) struct Session {
     pub database: u8,
     /// True if replies are RESP3.
     pub resp3: bool,
-    /// Its user, with the rules that are in force now.
+    /// The client's user, with the rules that are in force now.
     pub user: Arc<User>,
-    /// True if it has authenticated, or need not.
+    /// True if the client has authenticated, or need not.
     pub authenticated: bool,
     /// The open MULTI block. `None`: no block is open.
     pub block: Option<Block>,
-    /// The keys that must not change for EXEC to run.
+    /// The keys of WATCH. If one of them has changed, EXEC does not run the block.
     pub watched: Own,
-    /// Its subscriptions. `None`: it has none.
+    /// The client's subscriptions. `None`: the client has none.
     pub subscriptions: Option<Box<Subscriptions>>,
-    /// The durability that a write needs before a reply that shows the write may leave.
+    /// The durability that a write needs before a reply may show the write.
     pub durability: Durability,
-    /// The epoch of its newest write; zero before the first.
+    /// The epoch of the client's newest write; zero before the first write.
     pub written: Epoch,
-    /// The newest epoch that a reply has shown to it, its own writes included.
+    /// The newest epoch that a reply has shown to the client, the client's own writes included.
     pub told: Epoch,
-    /// The time at which the connection was accepted.
+    /// The time of the connection's acceptance.
     pub since: Instant,
-    /// The last time at which a request arrived, a reply was ready after a wait, or a part of a reply left.
+    /// The time of the last activity: a request arrived, a reply was ready after a wait, or a part of a reply left.
     pub active: Instant,
-    /// The last command. `None`: it has sent none.
+    /// The client's last command. `None`: the client has sent no command.
     pub last: Option<&'static Command>,
-    /// The index of the second word of the last command. `None`: it has none.
+    /// The index of the second word of the last command. `None`: the command has no second word.
     pub last_word: Option<usize>,
-    /// True if it is shown every command (MONITOR).
+    /// True if the client is shown every command (MONITOR).
     pub monitors: bool,
     /// The mode of CLIENT REPLY.
     pub mute: Mute,
-    /// The bytes that were read but not consumed when its newest request began, that request included.
+    /// The size of the newest request and of the input after it, in bytes, at the start of the request's run.
     pub unread: usize,
     /// The number of wrong passwords so far.
     pub wrong: u32,
-    /// The progress of checking the passwords of its next request.
+    /// The progress of checking the passwords of the client's next request.
     pub proof: Proof,
-    /// True if its next request waits for a password to be tried or hashed.
+    /// True if the client's next request waits until a password is checked or hashed.
     pub asks: bool,
-    /// The time that its next request had taken before it was deferred for the log.
+    /// The running time of scripts in earlier attempts of the client's next request. Each of these attempts was
+    /// postponed.
     pub spent: Duration,
-    /// True if its next request is deferred by CLIENT PAUSE.
+    /// True if the client's next request is deferred by CLIENT PAUSE.
     pub in_pause: bool,
-    /// True if it is not disconnected when clients' buffers take too much (CLIENT NO-EVICT).
+    /// True if the client stays connected when clients' buffers take too much (CLIENT NO-EVICT).
     pub no_evict: bool,
-    /// The reads of the client that are noted.
+    /// The client's reads that CLIENT TRACKING notes.
     pub reads: Reads,
-    /// True if CLIENT CACHING applies to its next command.
+    /// True if CLIENT CACHING applies to the client's next command.
     pub caching: bool,
 }
 
 impl Session {
-    /// Returns the session of a client that has sent nothing yet.
+    /// Returns the session of a new client.
     pub(crate) fn new(seat: Seat, peer: String, local: String, unix: bool, state: &State) -> Self {
         let acl = &state.acl;
         let now = Instant::now();
@@ -168,7 +168,7 @@ impl Session {
         }
     }
 
-    /// Returns whether this command may have to wait for a password before it can run.
+    /// Returns whether this command may have to wait until a password is checked or hashed.
     #[inline]
     pub(crate) fn may_prove(&self, command: &Command) -> bool {
         command.has(flag::PROVES)
@@ -178,7 +178,7 @@ impl Session {
             }
     }
 
-    /// Returns to the state after connecting, as RESET asks.
+    /// Resets the session to its state after connecting, for RESET.
     pub(crate) fn reset(&mut self, acl: &Acl, durability: Durability) {
         self.name.clear();
         self.database = 0;
@@ -193,7 +193,7 @@ impl Session {
         self.no_evict = false;
     }
 
-    /// Returns the last command's name, with its second word if it has one.
+    /// Returns the last command's name, with the second word of a command that has one.
     pub(crate) fn last_name(&self) -> String {
         let word = |command: &Command| {
             let (word, _) = command.words.get(self.last_word?)?;
@@ -211,7 +211,7 @@ impl Session {
         !self.resp3 && own.is_some_and(|own| own.total() > 0)
     }
 
-    /// Returns the condition under which a reply that shows `epoch` may leave.
+    /// Returns the condition for sending a reply that shows `epoch`. Notes that the client will see `epoch`.
     pub(crate) fn rest(&mut self, epoch: Epoch) -> Rest {
         self.rest_at(Durability::Mem, epoch)
     }
@@ -230,7 +230,7 @@ impl Session {
         self.written = self.written.max(epoch);
     }
 
-    /// Returns the name of its user.
+    /// Returns the name of the client's user.
     pub(crate) fn user_name(&self) -> &[u8] {
         &self.user.name
     }

@@ -21,12 +21,12 @@ pub(crate) struct Signals {
     reloads: Arc<AtomicBool>,
 }
 
-/// The requests that have arrived as signals.
+/// The requests that signals have made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wishes {
-    /// True if the server is to end, with a checkpoint.
+    /// True if the server must take a checkpoint and end.
     pub ends: bool,
-    /// True if certificates are to be reloaded.
+    /// True if the server must reload the certificates.
     pub reloads: bool,
 }
 

@@ -5,25 +5,26 @@ use crate::resp::parse::Args;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The most arguments in an entry. If a command has more, the last one says how many were left out.
+/// The maximum number of arguments in an entry. If a command has more, the last argument of the entry says
+/// how many are left out.
 const ARGS_MAX: usize = 32;
-/// The most bytes of an argument in an entry.
+/// The maximum number of bytes of an argument in an entry.
 const ARG_BYTES_MAX: usize = 128;
 
 /// A slow command.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Its number, counted from 0. SLOWLOG RESET does not reset the count.
+    /// The entry's number, counted from 0. SLOWLOG RESET does not reset the count.
     pub id: u64,
-    /// The time at which it ran, seconds since 1970.
+    /// The start of the command, seconds since 1970.
     pub at_seconds: u64,
-    /// Its duration.
+    /// The command's duration.
     pub took: Duration,
-    /// Its arguments.
+    /// The command's arguments.
     pub args: Vec<Vec<u8>>,
-    /// Its client's address.
+    /// The client's address.
     pub peer: String,
-    /// Its client's name.
+    /// The client's name.
     pub name: Vec<u8>,
 }
 
@@ -69,7 +70,7 @@ impl SlowLog {
     }
 }
 
-/// Returns arguments cut short for the log. Of secret arguments it shows only that they existed.
+/// Returns the arguments, shortened for the log. Secret arguments become `(redacted)`.
 pub(crate) fn shortened(args: &Args<'_>, is_secret: impl Fn(usize) -> bool) -> Vec<Vec<u8>> {
     let count = args.len();
     let kept = if count > ARGS_MAX {

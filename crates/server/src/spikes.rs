@@ -1,15 +1,15 @@
-//! Latency spikes: for each kind of event the times when it took longer than `latency-monitor-threshold`,
-//! at most one a second.
+//! Latency spikes: events that took longer than `latency-monitor-threshold`. For each kind of event, at most one spike
+//! a second is kept.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// The most samples of each kind.
+/// The maximum number of samples of each kind.
 const SAMPLES_MAX: usize = 160;
 
 /// The samples of one kind of event.
 #[derive(Debug, Default)]
 pub(crate) struct Spike {
-    /// The time of each sample, seconds since 1970, with its duration, milliseconds; the newest is last.
+    /// The samples, the newest last. Each is a time in seconds since 1970 and a duration in milliseconds.
     pub samples: VecDeque<(u64, u64)>,
     /// The longest duration so far, milliseconds.
     pub max_ms: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Spikes {
 }
 
 impl Spikes {
-    /// Notes an event. Of several within a second the longest remains.
+    /// Notes an event. Of several events of one kind within a second, only the longest is kept.
     pub(crate) fn note(&mut self, kind: &'static str, at_seconds: u64, ms: u64) {
         let spike = self.kinds.entry(kind).or_default();
         spike.max_ms = spike.max_ms.max(ms);

@@ -1,19 +1,19 @@
-//! Replies that wait for a log which cannot be written.
+//! The handling of waiting replies while the log cannot be written.
 //!
-//! A full disk may refuse a write of the log after the requests have run. The write keeps its place, and is
-//! repeated until the disk takes it: then its contents are durable after all. Until then no reply that waits
-//! for it may leave unchanged. After [`PATIENCE`] the client gets an error in place of each such reply, in the
-//! order of its requests. The error says that the outcome is unknown. No client waits for a message without a
-//! request, so the server holds such a message until it is durable.
+//! A full disk may refuse a write of the log after the requests have run. The server repeats the write at the same
+//! place in the log until the disk accepts it. Only then are the contents of the write durable. If that takes longer
+//! than [`PATIENCE`], an error replaces each reply that waits for the write, in the order of the requests. The error
+//! says that the outcome is unknown. Messages that answer no request are never replaced, because no client waits for
+//! them. They are held until they are durable.
 
 use crate::engine::{Epoch, Reached, Rung};
 use crate::resp::frames::Frame;
 use std::time::{Duration, Instant};
 
-/// The time for which a log may be stuck before clients that wait for it are answered.
+/// The time for which the log must be stuck before waiting clients get an answer.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// For each rung, the time since which a stuck log has not advanced it.
+/// The time, for each rung, since which the log has been stuck and the rung has not advanced.
 #[derive(Debug)]
 pub(crate) struct Stalled {
     seen: Reached,
@@ -29,7 +29,7 @@ impl Default for Stalled {
     }
 }
 
-/// The rungs that have been stuck for long.
+/// The rungs stuck for long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StuckRungs([bool; Rung::COUNT]);
 
@@ -70,23 +70,23 @@ impl Stalled {
     }
 }
 
-/// The fate of a reply that waits for a stuck log.
+/// The fate of a reply or message that waits for a stuck log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It leaves unchanged, because it shows nothing of a write.
+    /// The reply is sent unchanged, because it shows nothing of a write.
     Leaves,
-    /// An error replaces it.
+    /// An error replaces the reply.
     Replaced,
-    /// It waits until it is durable, because no request waits for it.
+    /// The message is sent when it is durable. No request waits for a message.
     Waits,
 }
 
-/// The facts about a client by which its messages are recognized.
+/// The facts that distinguish a client's messages from replies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Listener {
-    /// True if it has subscribed to something.
+    /// True if the client has subscribed to something.
     pub subscribes: bool,
-    /// True if it gets a line for each request of others.
+    /// True if the client gets a line for each request of other clients (MONITOR).
     pub monitors: bool,
 }
 

@@ -36,12 +36,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// After a log line about a client with a foreign protocol, no further such line is written for this time.
+/// The minimum time between two log lines about clients that do not speak RESP.
 const FOREIGN_SILENCE: Duration = Duration::from_secs(60);
 
 /// The database, or the progress of opening it.
 pub(crate) enum Stage {
-    /// It is being opened in another thread.
+    /// A second thread opens the database.
     Loading(Arc<Progress>),
     /// It is open.
     Ready(Db),
@@ -58,7 +58,7 @@ pub(crate) struct Stats {
     pub accepted: u64,
     /// Connections refused because of `maxclients` or `protected-mode`.
     pub rejected: u64,
-    /// Connections closed because they spoke another protocol.
+    /// Connections closed because the client did not speak RESP.
     pub foreign: u64,
     /// Bytes read.
     pub input_bytes: u64,
@@ -70,23 +70,23 @@ pub(crate) struct Stats {
     pub misses: u64,
     /// The counters of each command.
     pub by_command: CommandStats,
-    /// Clients disconnected because the buffers of all clients took too much.
+    /// Clients disconnected because the buffers of all clients took too much memory.
     pub evicted_clients: u64,
     /// Clients disconnected because they did not read.
     pub output_limit_disconnections: u64,
-    /// Clients disconnected because their waiting requests took too much.
+    /// Clients disconnected because their waiting requests took too much memory.
     pub query_limit_disconnections: u64,
     /// Reads from clients that returned bytes.
     pub reads: u64,
     /// Writes to clients.
     pub writes: u64,
-    /// Keys that had been removed by expiry when counting began.
+    /// The number of keys that expiry had removed before the counters were last reset.
     pub expired_before: u64,
-    /// Commands, bytes read and bytes written a second, over the last second.
+    /// Commands, bytes read and bytes written per second, measured over the last second.
     pub per_second: [u64; 3],
 }
 
-/// Decides whether the newest checkpoint failed, from two counts that the loop reads regularly.
+/// The outcome of the newest ended checkpoint. It is computed from two counts that INFO reads.
 #[derive(Debug, Default)]
 pub(crate) struct Checkpoints {
     completed: u64,
@@ -95,8 +95,8 @@ pub(crate) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Returns whether the newest checkpoint that has ended was cancelled. If both counts have moved since
-    /// the last call, at least one checkpoint has completed, and the answer is `false`.
+    /// Returns whether the newest ended checkpoint was cancelled, from the counts of completed and cancelled
+    /// checkpoints. If both counts have grown since the last call, the result is `false`.
     pub(crate) fn failed(&mut self, completed: u64, cancelled: u64) -> bool {
         if completed > self.completed {
             self.failed = false;
@@ -108,17 +108,17 @@ impl Checkpoints {
     }
 }
 
-/// The state of CONFIG apart from the options in force.
+/// The state that CONFIG needs besides the server's options.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// The options with which the database was opened.
+    /// The database's options.
     pub database: Options,
     /// The settings that CONFIG SET has changed, for CONFIG REWRITE.
     pub changed: BTreeSet<&'static str>,
 }
 
 impl Config {
-    /// Returns the state for a database that was opened with these options.
+    /// Returns the state for a database with these options.
     fn new(database: Options) -> Config {
         Config {
             database,
@@ -139,11 +139,11 @@ pub(crate) struct State {
     pub stage: Stage,
     /// Commands by name.
     pub lookup: Lookup,
-    /// All connections but the one that is running.
+    /// All connections except the connection with running requests.
     pub connections: Connections,
-    /// Clients that had to authenticate when they came, the oldest at the front.
+    /// Clients that had not authenticated when they were last checked. The client that connected first is at the front.
     pub strangers: VecDeque<Seat>,
-    /// The most clients for which there are file descriptors.
+    /// The maximum number of clients that the file descriptors allow.
     pub clients_fit: usize,
     /// Users.
     pub acl: Acl,
@@ -151,21 +151,21 @@ pub(crate) struct State {
     pub prover: Prover,
     /// Counters.
     pub stats: Stats,
-    /// The durable epochs as last seen; refreshed once a round.
+    /// The durable epoch of each rung. The loop updates these epochs at least once in each round.
     pub reached: Reached,
     /// The reason why the database stopped. `None`: it has not stopped.
     pub stopped: Option<String>,
     /// Work that a failing disk delays.
     pub delayed: Vec<Delayed>,
-    /// The conditions that the log reported last.
+    /// The conditions that the operator's log reported last.
     pub conditions: Conditions,
     /// The alarms, as logged last.
     pub alarms: Vec<Alarm>,
-    /// Lines of the log that were lost.
+    /// Lines of the operator's log that were lost.
     pub lost_lines: LostLines,
-    /// The loop's time, once a round.
+    /// The beginning of the current round of the loop.
     pub now: Instant,
-    /// The time at which the server started.
+    /// The time of the server's start.
     pub started: Instant,
     /// A name that differs at each start of the server, 40 hex digits.
     pub run_id: String,
@@ -173,9 +173,9 @@ pub(crate) struct State {
     pub control: Control,
     /// The client that waits for SAVE. `None`: no client does.
     pub saving: Option<u64>,
-    /// The time at which the database was opened, seconds since 1970.
+    /// The time of the database's opening, seconds since 1970.
     pub opened_at: u64,
-    /// The outcome of the newest checkpoint, as of the loop's last look.
+    /// The outcome of the newest checkpoint, as INFO last saw it.
     pub checkpoints: Checkpoints,
     /// Changes of keys since the newest checkpoint.
     pub changes: Changes,
@@ -189,13 +189,13 @@ pub(crate) struct State {
     pub blocking: Blocking,
     /// The clients that wait in WAITDUR.
     pub rung_waits: RungWaits,
-    /// The clients whose commands run in steps.
+    /// The clients with commands in steps.
     pub jobs: Jobs,
     /// The command that runs beside the loop.
     pub beside: Beside,
     /// The size of data above which a command runs in steps, and the size of a step.
     pub steps: Steps,
-    /// The channels and the clients that are subscribed to them.
+    /// The channels, each with its subscribers.
     pub topics: Topics,
     /// Scripts.
     pub scripts: Scripts,
@@ -205,14 +205,13 @@ pub(crate) struct State {
     pub slowlog: SlowLog,
     /// Latency spikes.
     pub spikes: Spikes,
-    /// The time at which the running command began, or at which the next command will begin.
+    /// The start time of the running command. Between commands, the start time of the next command.
     pub clock: Instant,
-    /// The moment of `clock`, nanoseconds since 1970.
+    /// The time of `clock`, nanoseconds since 1970.
     wall_ns: u64,
-    /// The newest epoch that a reply has waited for, or would have waited for if its client waited for the
-    /// disk.
+    /// The newest epoch that a reply has depended on so far. Replies that do not wait for the disk count too.
     pub newest: Epoch,
-    /// The clients that are shown every command.
+    /// The clients that see every command (MONITOR).
     pub monitors: Vec<Seat>,
     /// The requests that CLIENT PAUSE defers.
     pub pause: Pause,
@@ -222,26 +221,26 @@ pub(crate) struct State {
     pub looks_ahead: bool,
     /// The bounds of packed collections.
     pub packing: Packing,
-    /// True if the database notes the times at which keys are used.
+    /// True if the database notes the last use of keys.
     notes_accesses: bool,
-    /// The client whose command runs.
+    /// The client with the running command.
     pub running: Running,
-    /// Connections that another connection's command has written to.
+    /// Connections that got new output from the command of another connection.
     pub touched: Vec<usize>,
     /// The service manager. `None`: this process has none.
     pub supervisor: Option<Supervisor>,
     /// The durations of the loop's rounds.
     pub rounds: Rounds,
-    /// The most bytes that clients' buffers may take. `None`: no limit.
+    /// The maximum number of bytes that clients' buffers may take. `None`: no limit.
     pub client_share: Option<u64>,
-    /// The only client with large buffers that is read, because the share is nearly used up: see
-    /// `poll/memory.rs`. `None`: all clients are read.
+    /// The client that `poll/memory.rs` has chosen because the share is nearly used up. The loop reads from no other
+    /// client with large buffers. `None`: the loop reads from all clients.
     pub squeezed: Option<u64>,
-    /// The most memory in use at any INFO so far, bytes.
+    /// The largest memory use that INFO has reported so far, bytes.
     pub memory_peak: u64,
-    /// The number of clients that spoke another protocol since the start.
+    /// The number of clients that did not speak RESP, since the server started.
     foreign_count: u64,
-    /// The time of the log's last line about such a client, and the count then.
+    /// The time of the last log line about a client that did not speak RESP, and the value of `foreign_count` then.
     foreign_noted: Option<(Instant, u64)>,
 }
 
@@ -335,7 +334,7 @@ impl State {
         }
     }
 
-    /// Sets both clocks to now. The time of the next command is counted from here.
+    /// Sets both clocks to now. The duration of the next command is measured from now on.
     pub(crate) fn start_clock(&mut self) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         self.clock = Instant::now();
@@ -352,12 +351,12 @@ impl State {
         took
     }
 
-    /// Returns the time at which the next command begins, milliseconds since 1970.
+    /// Returns the start time of the next command, milliseconds since 1970.
     pub(crate) fn wall_ms(&self) -> u64 {
         self.wall_ns / 1_000_000
     }
 
-    /// Returns the time at which the next command begins, microseconds since 1970.
+    /// Returns the start time of the next command, microseconds since 1970.
     pub(crate) fn wall_us(&self) -> u64 {
         self.wall_ns / 1000
     }
@@ -385,13 +384,13 @@ impl State {
         };
     }
 
-    /// Returns the time at which the data was last saved by Redis's measure, seconds since 1970. It is the end
-    /// of the newest checkpoint, or the time of opening if that is later. Opening counts as a checkpoint.
+    /// Returns the time of the last save by Redis's measure, seconds since 1970. It is the end of the newest
+    /// checkpoint, or the time of opening if that is later. Opening counts as a checkpoint.
     pub(crate) fn last_save(&self, checkpoint_end_us: u64) -> u64 {
         self.opened_at.max(checkpoint_end_us / 1_000_000)
     }
 
-    /// Forgets a client that leaves or begins anew. No waiting list names it afterwards.
+    /// Removes a client from every table and waiting list, because the client leaves or resets its session.
     pub(crate) fn forget(&mut self, session: &mut Session) {
         self.watches.forget(&mut session.watched);
         self.tracking.forget(session);
@@ -407,8 +406,8 @@ impl State {
         }
     }
 
-    /// Counts a client that speaks another protocol, and logs it at most once a minute: a web page can try
-    /// a thousand times.
+    /// Counts a client that does not speak RESP. Logs such clients at most once a minute, because a web page can try a
+    /// thousand times.
     pub(crate) fn note_foreign(&mut self, foreign: Foreign, id: u64, peer: &str) {
         self.foreign_count += 1;
         self.stats.foreign += 1;
@@ -430,7 +429,7 @@ impl State {
         );
     }
 
-    /// Recomputes everything that is derived from the options, after the options have changed.
+    /// Recomputes all values derived from the options, after a change of the options.
     pub(crate) fn options_changed(&mut self) {
         self.notify = notify_classes(&self.options);
         self.packing = self.options.packed.packing();
@@ -439,7 +438,7 @@ impl State {
         self.note_accesses();
     }
 
-    /// Reserves a part of the memory for clients' buffers, at most half of it.
+    /// Sets the clients' share of memory, and reserves it for their buffers. At most half of the memory is reserved.
     pub(crate) fn share_memory(&mut self) {
         let Some(db) = self.db() else { return };
         let memory = db.memory();
@@ -459,7 +458,7 @@ impl State {
         self.client_share = share;
     }
 
-    /// Makes the database note the times at which keys are used, or stop doing so, as the setting says.
+    /// Makes the database start or stop noting the last use of keys, as the setting says.
     pub(crate) fn note_accesses(&mut self) {
         let wanted = self.options.key_idle_times;
         if let Some(db) = self.db().filter(|_| wanted != self.notes_accesses) {
@@ -468,18 +467,19 @@ impl State {
         }
     }
 
-    /// Makes the loop flush a connection that another connection's command has written to.
+    /// Makes the loop flush a connection that got new output from the command of another connection.
     pub(crate) fn touch(&mut self, index: usize) {
         self.touched.push(index);
     }
 
-    /// Returns the configuration of TLS for newcomers, and whether they must show certificates.
+    /// Returns the TLS configuration for new connections, and whether the server requests certificates from clients.
     pub(crate) fn tls(&self) -> (Option<&Arc<ServerConfig>>, bool) {
         let certified = self.options.tls_auth_clients != TlsAuthClients::No;
         (self.tls.as_ref(), certified)
     }
 
-    /// Returns the log line for a server whose database has stopped: whether a restart brings back the data.
+    /// Returns the last log line of a server after the database has stopped. It says whether a restart recovers the
+    /// data.
     pub(crate) fn last_words(&self) -> &'static str {
         let stopped = self.db().and_then(|db| db.check().err());
         match stopped.is_some_and(|error| error.is_fenced()) {
@@ -497,8 +497,8 @@ impl State {
         Ok(())
     }
 
-    /// Reads the certificates of clients and of nodes again. If new ones cannot be used, the old ones stay
-    /// in use.
+    /// Reads the certificates of clients and of nodes again. If the new certificates cannot be used, the old
+    /// certificates stay in use.
     pub(crate) fn reload_certificates(&mut self) {
         let options = self.options.clone();
         let clients = match options.tls_listen.is_empty() {

@@ -1,7 +1,8 @@
-//! The counters of each command: its runs, refusals, failures and durations. Also the counters of error
-//! replies by their codes.
+//! The counters of each command: its runs, refusals, failures and durations. A separate counter counts the error
+//! replies with each code.
 //!
-//! A command is counted by its slot in the lookup, a command with a second word by slot and word.
+//! A command's counters are found by the command's slot in the lookup. If the command has a second word, they are
+//! found by the slot and the word.
 
 use crate::command::Command;
 use crate::command::lookup::{Lookup, SLOTS};
@@ -29,7 +30,7 @@ impl Default for CommandStats {
     }
 }
 
-/// A command that ran or was refused.
+/// The place of a command's counters: the command's slot, and a second word if the command has one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counted {
     slot: usize,
@@ -58,7 +59,8 @@ impl CommandStats {
         }
     }
 
-    /// Counts a run. Counts an error too if the reply, which begins with these bytes, is an error.
+    /// Counts a run of a command, and counts an error if the reply is an error. `reply` need only be the reply's
+    /// beginning.
     pub(crate) fn ran(&mut self, counted: Counted, took: Duration, reply: &[u8], times: bool) {
         let figures = self.figures(counted);
         figures.ran(took, times);
@@ -68,7 +70,7 @@ impl CommandStats {
         }
     }
 
-    /// Counts a command that was refused with this reply.
+    /// Counts a command that was refused with `reply`.
     pub(crate) fn refused(&mut self, counted: Option<Counted>, reply: &[u8]) {
         if let Some(counted) = counted {
             self.figures(counted).rejected += 1;
@@ -98,7 +100,7 @@ impl CommandStats {
         plain.chain(words).filter(|(_, f)| f.used()).collect()
     }
 
-    /// Returns the number of errors by their codes.
+    /// Returns the codes of error replies, each with the count of error replies.
     pub(crate) fn errors(&self) -> impl Iterator<Item = (&str, u64)> {
         self.errors
             .iter()

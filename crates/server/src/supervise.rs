@@ -1,8 +1,8 @@
-//! Reports to the service manager. They inform systemd that the server serves, how far loading is, and that the
-//! server ends. If systemd requests it, they also say that the loop still runs.
+//! Reports to the service manager. The reports name the server's state: loading with the progress, serving, or ending.
+//! On systemd's request, a report confirms that the loop runs.
 //!
-//! Only a server that runs as a separate process reports ([`crate::serve`]). A server within another program
-//! leaves the reports to that program.
+//! Only a server that runs as a separate process reports ([`crate::serve`]). An embedded server leaves the reports to
+//! the host program.
 
 use crate::loading;
 use crate::state::{Stage, State};
@@ -83,7 +83,7 @@ impl State {
         }
     }
 
-    /// Reports to the service manager that the server ends, with a status.
+    /// Reports the end of the server to the service manager, with a status text.
     pub(crate) fn tell_supervisor_of_the_end(&mut self, status: String) {
         if let Some(supervisor) = &mut self.supervisor {
             supervisor.tell(status, &[NotifyState::Stopping]);

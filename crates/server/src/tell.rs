@@ -1,4 +1,4 @@
-//! Reports of changes, and messages to clients without a request.
+//! Reports of changed keys, and other messages that answer no request.
 //!
 //! A message that shows a write waits for the disk like the write's own reply: it enters the listener's
 //! queue of replies with the write's epoch.
@@ -44,8 +44,8 @@ struct Published<'a> {
     text: &'a [u8],
 }
 
-/// The client whose command runs, with the messages of the command to this client. Its connection is in use, so
-/// the messages are stored here until the reply is complete.
+/// The client with the running command, and the command's messages to this client. Its connection is in use, so the
+/// messages are stored here until the reply is complete.
 #[derive(Debug)]
 pub(crate) struct Running {
     seat: Seat,
@@ -81,8 +81,8 @@ impl State {
         notify::active(self.notify) && !self.topics.is_silent()
     }
 
-    /// Returns the published classes of events that commands do not report themselves: a key is new, and a
-    /// looked-up key does not exist.
+    /// Returns which of two classes of events are published: new keys, and failed lookups of keys. Commands do not
+    /// report these events.
     pub(crate) fn notices(&self) -> u16 {
         match self.notify & (notify::class::NEW | notify::class::MISS) {
             0 => 0,
@@ -117,8 +117,8 @@ impl State {
         }
     }
 
-    /// Informs observers of keys that were removed because they had expired. Watchers are not informed: for
-    /// WATCH the keys were gone when they expired. The caller serves the clients that waited for the keys.
+    /// Informs observers of expired and removed keys. Clients that watch a key with WATCH are not informed, because
+    /// for WATCH an expired key is already gone. The caller serves the clients that waited for the keys.
     pub(crate) fn tell_expired(&mut self, keys: Vec<(u8, Vec<u8>)>, epoch: Epoch) {
         let publishes = self.notify & notify::class::EXPIRED != 0 && self.publishes_events();
         for (database, key) in keys {
@@ -140,8 +140,8 @@ impl State {
         publishes || !self.tracking.is_empty() || self.blocking.any_ends()
     }
 
-    /// Sends a message to all clients that are subscribed to a channel, by its name or by a pattern. Returns
-    /// the number of these clients.
+    /// Sends a message to all clients that have subscribed to a channel by name or by pattern. Returns the number of
+    /// these clients.
     pub(crate) fn publish(
         &mut self,
         topic: Topic,
@@ -160,8 +160,8 @@ impl State {
         count
     }
 
-    /// Returns a message that a MULTI block sends when it commits. It goes to the clients that are subscribed
-    /// now.
+    /// Returns a message that a MULTI block sends when it commits. Its receivers are the clients that are
+    /// subscribed now.
     pub(crate) fn message(&self, topic: Topic, channel: &[u8], text: &[u8]) -> Message {
         Message {
             topic,
@@ -231,8 +231,8 @@ impl State {
     /// is added to [`State::running`].
     pub(crate) fn append(&mut self, seat: Seat, write: impl Fn(&mut Out<'_>), epoch: Epoch) {
         if self.running.seat == seat {
-            // The messages stored so far exceed the limit: the client is disconnected as soon as they are
-            // appended. So no more are stored.
+            // The stored messages already exceed the limit, so the client will be disconnected when they are
+            // appended. No more are stored.
             if self.running.messages.len() >= self.own_bytes_max() {
                 return;
             }
@@ -266,12 +266,12 @@ impl State {
         (self.running.seat, self.running.resp3) = (seat, resp3);
     }
 
-    /// Returns the client whose command runs, or [`Seat::NOBODY`].
+    /// Returns the client with the running command, or [`Seat::NOBODY`].
     pub(crate) fn running_seat(&self) -> Seat {
         self.running.seat
     }
 
-    /// Returns whether the client whose command runs speaks RESP3.
+    /// Returns whether the client with the running command speaks RESP3.
     pub(crate) fn running_resp3(&self) -> bool {
         self.running.resp3
     }
@@ -282,7 +282,7 @@ impl State {
         self.running.seat = Seat::NOBODY;
     }
 
-    /// Appends the messages that the running client's command has sent to the same client.
+    /// Appends the running command's messages for its own client to the bytes `to`.
     #[inline]
     pub(crate) fn append_own(&mut self, to: &mut Vec<u8>) {
         if !self.running.messages.is_empty() {
@@ -290,8 +290,8 @@ impl State {
         }
     }
 
-    /// Seals the messages to the running client behind its reply. Like every message, these messages wait until
-    /// all earlier writes are durable.
+    /// Appends to `replies` the running command's messages for its own client. They follow the command's reply, and
+    /// wait until all earlier writes are durable.
     #[inline]
     pub(crate) fn seal_own(&mut self, session: &mut Session, replies: &mut Replies) {
         if !self.running.messages.is_empty() {
@@ -300,7 +300,7 @@ impl State {
         }
     }
 
-    /// Returns the number of bytes of messages at which a subscriber or a monitor is disconnected.
+    /// Returns the number of message bytes at which a subscriber or a monitor is disconnected.
     fn own_bytes_max(&self) -> usize {
         match self.options.output_limits.pubsub.hard_bytes {
             0 => usize::MAX,
@@ -308,7 +308,7 @@ impl State {
         }
     }
 
-    /// Closes another client at once, whatever replies it still has.
+    /// Closes a client at once, even if replies are unsent.
     pub(crate) fn kill(&mut self, seat: Seat) {
         let Some(mut connection) = self.connections.take(seat.index) else {
             return;

@@ -1,4 +1,4 @@
-//! A server without a loop, in which a test can hand bytes to connections and run their requests.
+//! A server without a loop. A test hands bytes to the connections and runs the requests.
 
 use crate::connection::Connection;
 use crate::control::{Control, Gate, Message};

@@ -6,23 +6,24 @@
 //!
 //! * A short read does not mean that the socket is empty: the bytes of one read may decrypt to nothing, or to
 //!   less. The loop therefore reads until the session reports that nothing is left.
-//! * Accepted text may still lie encrypted in the session. [`Write::flush`] sends it to the socket, and returns
-//!   `WouldBlock` while some is left.
+//! * Text that a write has accepted may still be in the session, encrypted. [`Write::flush`] sends it to the
+//!   socket, and returns `WouldBlock` while some is left.
 //!
 //! # Handshakes
-//! The loop only moves the bytes of a handshake. Other threads process them ([`pool`]):
-//! [`TlsStream::take_step`] hands over the session and [`TlsStream::put_back`] returns it. While the threads
-//! have the session, a read returns `WouldBlock`.
+//! The loop only moves the bytes of a handshake. Separate threads process the bytes ([`pool`]):
+//! [`TlsStream::take_step`] hands over the session and [`TlsStream::put_back`] returns it. While the threads have the
+//! session, a read returns `WouldBlock`.
 //!
-//! # What a stranger can cost
-//! A handshake must end within [`HANDSHAKE`] and within [`HANDSHAKE_BYTES_MAX`] received bytes
-//! ([`CERTIFIED_BYTES_MAX`] if clients show certificates). The loop closes a connection that exceeds either
-//! limit. No tickets and no sessions are stored for clients that may connect again. One call reads the socket
-//! at most [`READS_MAX`] times, so that a client that sends records without text does not delay other clients.
+//! # Limits for clients in a handshake
+//! A handshake must end within [`HANDSHAKE`] and within [`HANDSHAKE_BYTES_MAX`] received bytes ([`CERTIFIED_BYTES_MAX`]
+//! if clients show certificates). The loop closes a connection that exceeds a limit. The server stores no tickets and
+//! no sessions for clients that may connect again. One call reads the socket at most [`READS_MAX`] times, so a client
+//! that sends records without text cannot delay the rest.
 //!
-//! # What is absent
-//! Resumption: clients of a database keep their connections, and a cache is memory that strangers could fill.
-//! Passwords on key files: keep the file readable by the server alone.
+//! # What is not supported
+//! * Resumption of sessions. Clients of a database keep their connections. Any client could fill the memory of a cache
+//!   of sessions.
+//! * Key files with a password. Make the key file readable by the server alone instead.
 
 pub(crate) mod pool;
 
@@ -38,20 +39,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most bytes of a file of certificates or a key.
+/// The maximum size of a certificate file or a key file, bytes.
 const PEM_BYTES_MAX: usize = 16 << 20;
 /// The longest time that a handshake may take.
 pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
-/// The most bytes that a client may send before its handshake is done.
+/// The maximum number of bytes that a client may send before its handshake is done.
 const HANDSHAKE_BYTES_MAX: usize = 16 * 1024;
-/// The most bytes that a client may send before its handshake is done, if clients send a chain of certificates.
+/// The limit that replaces [`HANDSHAKE_BYTES_MAX`] if clients send a chain of certificates.
 const CERTIFIED_BYTES_MAX: usize = 64 * 1024;
-/// The most text that a session has encrypted and not sent, bytes.
+/// The maximum size, in bytes, of the text that a session has encrypted but not yet sent.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
-/// The most reads of the socket in one call.
+/// The maximum number of reads of the socket in one call.
 const READS_MAX: usize = 16;
 
-/// The rule that says which clients must show certificates.
+/// The rule for client certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TlsAuthClients {
     /// The server requests no certificates from clients.
@@ -66,13 +67,13 @@ pub enum TlsAuthClients {
 /// The files for TLS, as the settings name them.
 #[derive(Debug, Clone, Default)]
 pub struct TlsFiles {
-    /// The certificate and the intermediate certificates up to the root, PEM.
+    /// The PEM file with the server's certificate and the intermediate certificates up to the root.
     pub cert: Option<PathBuf>,
-    /// The private key of the certificate, PEM.
+    /// The PEM file with the private key of the certificate.
     pub key: Option<PathBuf>,
-    /// The roots that the other side's certificates must come from, PEM.
+    /// The PEM file with the root certificates. The peer's certificates must come from these roots.
     pub ca_cert: Option<PathBuf>,
-    /// The rule that says which clients must show certificates.
+    /// The rule for client certificates.
     pub auth_clients: TlsAuthClients,
 }
 
@@ -150,7 +151,7 @@ fn secret(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
         .map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Reads a file of certificates or a key, which may be a pipe.
+/// Reads a file of certificates or of a key. The file may be a pipe.
 fn pem(path: &Path) -> Result<Vec<u8>, String> {
     read_input(path, PEM_BYTES_MAX).map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -181,11 +182,11 @@ pub(crate) struct TlsStream {
     pub socket: TcpStream,
     /// The session; `None` while the threads have it.
     session: Option<Box<ServerConnection>>,
-    /// True if bytes of the handshake were read that the threads have not processed.
+    /// True if bytes of the handshake have been read, but the threads have not processed them yet.
     due: bool,
     /// Bytes that the client may still send before the handshake is done.
     handshake_bytes: usize,
-    /// True if the last read stopped by itself and not because the socket was empty.
+    /// True if the last call stopped after [`READS_MAX`] reads of the socket. The socket may have more bytes.
     stopped_early: bool,
 }
 
@@ -217,12 +218,12 @@ impl TlsStream {
         session.is_none_or(|session| session.is_handshaking())
     }
 
-    /// Returns the session for the threads, if they have something to do for it.
+    /// Returns the session for the threads, if it has bytes to be processed.
     pub(crate) fn take_step(&mut self) -> Option<Box<ServerConnection>> {
         std::mem::take(&mut self.due).then(|| self.session.take())?
     }
 
-    /// Takes over the session from the threads and sends its answers.
+    /// Receives the session from the threads, and sends the answers in the session to the client.
     ///
     /// # Errors
     /// The client broke the protocol, or is gone.
@@ -276,7 +277,7 @@ impl TlsStream {
     fn pull(&mut self, session: &mut ServerConnection) -> io::Result<bool> {
         let read = session.read_tls(&mut self.socket)?;
         if let Err(error) = session.process_new_packets() {
-            // This sends the alert with the reason. It does not matter if that fails.
+            // This sends the alert with the reason. A failure to send it does not matter.
             let _ = session.write_tls(&mut self.socket);
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }
@@ -303,8 +304,8 @@ impl TlsStream {
         Err(ErrorKind::WouldBlock.into())
     }
 
-    /// Reads bytes of the handshake from the socket, for the threads. Returns the number of bytes, 0 at the end
-    /// of the stream.
+    /// Reads bytes of the handshake from the socket for the threads. Returns 0 at the end of the stream, and
+    /// `WouldBlock` otherwise, because a handshake yields no text.
     fn pull_handshake(&mut self) -> io::Result<usize> {
         let Some(session) = self.session.as_mut().filter(|_| !self.due) else {
             return Err(ErrorKind::WouldBlock.into());
@@ -337,7 +338,7 @@ impl Read for TlsStream {
 
 impl Write for TlsStream {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        // Text that was encrypted before leaves first.
+        // Bytes that the session encrypted earlier leave first.
         self.push()?;
         let session = self.session.as_mut().ok_or(ErrorKind::WouldBlock)?;
         let taken = session.writer().write(buf)?;

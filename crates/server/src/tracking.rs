@@ -1,21 +1,21 @@
-//! Client-side caches: a client that has read a key is informed when the key changes.
+//! Client-side caches: a client is informed of changes of the keys that it has read.
 //!
-//! After a client has sent CLIENT TRACKING ON, the [`table`] notes the keys that its commands read. Only the
-//! next change of such a key is reported. The client reads the key again if it wants further reports. A client
-//! in mode BCAST names prefixes instead. Such a client gets a report of every change of a key that begins with
-//! one of its prefixes, and its reads are not noted.
+//! After a client has sent CLIENT TRACKING ON, the [`table`] notes the keys that its commands read. Only the next
+//! change of a noted key is reported. The client reads the key again if it wants further reports. A client in mode
+//! BCAST names prefixes instead. In this mode a client gets a report of every change of a key with a named prefix. The
+//! client's reads are not noted.
 //!
-//! An *invalidation* is a message that its client has not requested. An invalidation enters the queue of its
-//! client's replies with the epoch of the write that it reports. So it leaves when that write is durable, like
-//! every reply that shows the write. If a key is only removed from the full table, its invalidation waits for
-//! no write.
+//! An *invalidation* is a message that its client has not requested. An invalidation enters the queue of its client's
+//! replies with the epoch of the reported write. So the invalidation leaves when the reported write is durable, like
+//! every reply that shows this write. A key that is removed from the table for lack of room is also invalidated. That
+//! invalidation waits for no write.
 //!
-//! Access control filters invalidations when they are sent. A client gets no report of a key outside its user's
-//! rules, and in mode BCAST it gets reports only of keys that the user may read. Redis 7.0 sends all
-//! invalidations. With REDIRECT, the rules of the client that tracks decide, not those of the receiver.
+//! Access control filters invalidations when they are sent. A client gets no report of a key outside the user's rules.
+//! In mode BCAST, a client gets reports only of keys that the user may read. Redis 7.0 sends all invalidations. With
+//! REDIRECT, the rules of the tracking client count, and the receiver's rules do not.
 //!
-//! The keys that a block of MULTI has read are noted before its changes are reported. So its client gets a
-//! report of a key that it has first read and then written.
+//! The keys that a block of MULTI has read are noted before the changes of the block are reported. So the client gets a
+//! report of a key that the block has read and then written.
 
 mod table;
 
@@ -33,23 +33,22 @@ use table::Table;
 
 /// The channel of invalidations for a client that speaks RESP2.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
-/// The access to a key that a client needs to get reports of its changes, if the client has read the key: any
-/// access, as with WATCH.
+/// The access to a key that a client needs to get a report of the key's change, if it has read the key. Any access is
+/// enough, as with WATCH.
 const HAVE: Access = Access {
     read: false,
     write: false,
 };
-/// The access to a key that a client needs to get reports of its changes, if the client has named a prefix.
-/// Such reports reveal names of keys, so the user must be allowed to read them.
+/// The access that a client in mode BCAST needs to get reports of changes of a key. Such reports reveal names of
+/// keys, so the user must be allowed to read these keys.
 const READ: Access = Access {
     read: true,
     write: false,
 };
-/// While the table is over its limit, a command that notes keys removes others: at most as many as it notes
-/// plus this number.
+/// While the table is over the limit, a command that notes N keys removes at most N plus this number of random keys.
 const FORGOTTEN_AT_ONCE: usize = 100;
 
-/// The reads of a client that are noted.
+/// The reads that the server notes for a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Reads {
     /// No reads: the client does not track keys, or tracks prefixes.
@@ -57,9 +56,9 @@ pub(crate) enum Reads {
     None,
     /// All reads.
     All,
-    /// Only the reads behind CLIENT CACHING YES.
+    /// Only the reads after CLIENT CACHING YES.
     OptIn,
-    /// All reads except those behind CLIENT CACHING NO.
+    /// All reads except reads after CLIENT CACHING NO.
     OptOut,
 }
 
@@ -73,7 +72,7 @@ pub(crate) struct Tracker {
     pub broken: bool,
     /// True if the client's own changes are not reported to it.
     pub noloop: bool,
-    /// Its prefixes, in mode BCAST. `None`: it tracks keys.
+    /// The client's prefixes in mode BCAST. `None`: the client tracks keys.
     pub prefixes: Option<BTreeSet<Box<[u8]>>>,
 }
 
@@ -81,11 +80,11 @@ pub(crate) struct Tracker {
 #[derive(Debug, Default)]
 struct Prefix {
     clients: BTreeSet<u64>,
-    /// The keys that have changed since the last report, each with the client that changed it last.
+    /// The keys changed since the previous report, each with the client of the newest change.
     changed: BTreeMap<Box<[u8]>, u64>,
 }
 
-/// All clients that get reports of changes, with the keys and prefixes that they track.
+/// All clients that get reports of changes, and the tracked keys and prefixes.
 #[derive(Debug, Default)]
 pub(crate) struct Tracking {
     clients: HashMap<u64, Tracker>,
@@ -98,15 +97,15 @@ pub(crate) struct Tracking {
 /// The arguments of CLIENT TRACKING ON.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted<'a> {
-    /// REDIRECT.
+    /// The client that REDIRECT names.
     pub redirect: Option<Seat>,
-    /// BCAST.
+    /// True if BCAST is given.
     pub broadcast: bool,
-    /// OPTIN, OPTOUT or neither.
+    /// The reads to note. They follow from OPTIN or OPTOUT, or from the lack of both.
     pub reads: Reads,
-    /// NOLOOP.
+    /// True if NOLOOP is given.
     pub noloop: bool,
-    /// PREFIX, as often as it was given.
+    /// The prefixes, one for each PREFIX.
     pub prefixes: Vec<&'a [u8]>,
 }
 
@@ -190,7 +189,7 @@ impl Tracking {
         }
     }
 
-    /// Notes a change for the clients that track prefixes of the key.
+    /// Notes a key's change for each client in mode BCAST that has named a prefix of the key.
     fn note_prefixes(&mut self, key: &[u8], writer: u64, epoch: Epoch) {
         let listening = self.prefixes.iter_mut();
         for (_, prefix) in listening.filter(|(prefix, _)| key.starts_with(prefix)) {
@@ -212,8 +211,8 @@ impl Session {
         }
     }
 
-    /// Notes that a command has run: CLIENT CACHING applies only to the next command, or to the next block of
-    /// MULTI.
+    /// Ends the effect of CLIENT CACHING after the command that it applies to. CLIENT CACHING applies only to the next
+    /// command, or to the next block of MULTI.
     #[inline]
     pub(crate) fn end_caching(&mut self, command: &Command) {
         if self.caching && self.block.is_none() && command.name != "client" {
@@ -257,7 +256,7 @@ impl State {
         }
     }
 
-    /// Reports the change of a key, durable with `epoch`, to the clients that track the key.
+    /// Reports a key's change to the clients that track the key. The change is durable with `epoch`.
     #[inline]
     pub(crate) fn key_changed(&mut self, key: &[u8], epoch: Epoch) {
         if !self.tracking.is_empty() {
@@ -267,7 +266,7 @@ impl State {
         }
     }
 
-    /// Informs the clients that have read a key that it has changed.
+    /// Informs a key's readers about a change.
     fn tell_readers(&mut self, key: &[u8], writer: Seat, epoch: Epoch) {
         for reader in self.tracking.table.take(key) {
             let tracker = self.tracking.clients.get(&reader.id);
@@ -281,7 +280,8 @@ impl State {
         }
     }
 
-    /// Informs every client once that all keys are gone or have been replaced. Forgets all noted reads.
+    /// Sends every tracking client one report, because all keys are gone or have been replaced. Forgets all noted
+    /// reads.
     pub(crate) fn all_changed(&mut self, epoch: Epoch) {
         if self.tracking.is_empty() {
             return;
@@ -294,7 +294,8 @@ impl State {
         }
     }
 
-    /// Reports to the clients that track prefixes which keys have changed in this round of the loop.
+    /// Sends each client in mode BCAST the keys that changed in this round of the loop and begin with one of the
+    /// client's prefixes.
     pub(crate) fn tell_prefixes(&mut self) {
         if self.tracking.prefixes.is_empty() {
             return;
@@ -324,8 +325,8 @@ impl State {
         }
     }
 
-    /// Returns whether the rules of a client's user let it get reports of a key. The rules of the running
-    /// client are not checked here, because it gets reports only of the changes that its command has made.
+    /// Returns whether the rules of a client's user allow the client to get reports of a key. Returns true for the
+    /// running client, because this client gets only reports of changes by the running command.
     fn may_hear(&self, seat: Seat, key: &[u8], wanted: Access) -> bool {
         let connection = self.connections.get(seat.index);
         let session = connection.map(|other| &other.session);
@@ -341,9 +342,9 @@ impl State {
         waits || self.running_seat() == seat
     }
 
-    /// Sends an invalidation of `keys`, or of all keys if it is `None`, for the tracking client `id`. The
-    /// receiver is that client itself, or the client of its REDIRECT. A receiver that speaks RESP2 gets the
-    /// invalidation only through a REDIRECT, and only if it is subscribed.
+    /// Sends an invalidation of `keys`, or of all keys if `keys` is `None`, for the tracking client `id`. The receiver
+    /// is the tracking client or the client of its REDIRECT. A receiver that speaks RESP2 gets the invalidation only
+    /// through a REDIRECT, and only if it is subscribed.
     fn invalidate(&mut self, id: u64, keys: Option<&[&[u8]]>, epoch: Epoch) {
         let Some(tracker) = self.tracking.clients.get(&id) else {
             return;

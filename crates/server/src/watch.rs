@@ -1,12 +1,12 @@
-//! The keys that clients watch, with the number of changes of each.
+//! The keys that clients watch, and a count of the changes of each key.
 //!
-//! A watched key has a count of changes that exists as long as a client watches it. WATCH notes the count, and
-//! EXEC compares it. So a change costs one lookup, however many clients watch the key. The clients themselves
-//! are not accessed.
+//! The count of a key exists while a client watches the key. WATCH stores the count for the client, and EXEC compares
+//! the stored count with the current count. So a change costs one lookup, however many clients watch the key. The
+//! change does not access the clients.
 //!
-//! Expiry is not a change by a command, so it does not raise the count. WATCH therefore notes the key's
-//! deadline too. A later change of the deadline counts as a change of the key. So at EXEC either the noted
-//! deadline still applies, or the count has changed.
+//! Expiry is not a change by a command, so it does not raise the count. WATCH therefore stores the key's expiry time
+//! too. A command that changes the expiry time raises the count. So if EXEC finds the count unchanged, the stored
+//! expiry time is still correct.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -26,11 +26,11 @@ pub(crate) struct Watches {
 /// The keys that one client watches, by database and name.
 pub(crate) type Own = HashMap<(u8, Box<[u8]>), Watch>;
 
-/// The state of a watched key when its client began to watch it.
+/// The state of a watched key at the start of a client's watch.
 #[derive(Debug)]
 pub(crate) struct Watch {
     changes: u64,
-    /// The time at which the key expires, milliseconds since 1970. `None`: it does not expire.
+    /// The key's expiry time, in milliseconds since 1970. `None`: the key does not expire.
     expiry_ms: Option<u64>,
 }
 
@@ -90,7 +90,7 @@ impl Watches {
             .map(AsRef::as_ref)
     }
 
-    /// Returns whether one of a client's keys was changed since the client watches it.
+    /// Returns whether one of a client's keys was changed after the client began to watch it.
     pub(crate) fn changed(&self, own: &Own) -> bool {
         own.iter().any(|((database, key), watch)| {
             let keys = self.keys.get(database);

@@ -1,4 +1,4 @@
-//! The comparison after a restart: everything observable is compared with the model.
+//! The comparison after a restart: compares everything observable with the model.
 
 use perdura::Core;
 use perdura::types::Source;
@@ -11,8 +11,8 @@ use crate::report::Check;
 use crate::world::World;
 
 impl World {
-    /// Compares an open engine with the rows that must be there. Finds rows in five ways: by a walk over the
-    /// partitions, by key, by count, with all elements, and by the occupied slots.
+    /// Compares an open engine with the expected rows. Walks over the partitions, reads every key and every
+    /// collection's elements, and checks the counts of rows and of occupied slots.
     pub(crate) fn compare(&self, core: &Core, expected: &State) -> Check {
         let (mut unexplained, mut orphans) = (0, 0);
         for database in 0..self.swarm.databases {
@@ -23,7 +23,7 @@ impl World {
         for partition in (0..core.heap().geometry().partitions).map(PartitionId) {
             orphans += core.heap().lock(partition).orphan_rows();
         }
-        // An engine that was opened on copies of the disks has no drafts.
+        // Only the run's own engine has drafts. An engine that was opened on copies of the disks has none.
         let own = self
             .engine
             .as_ref()
@@ -38,7 +38,7 @@ impl World {
         Ok(())
     }
 
-    /// Compares a database and counts the rows that belong to none of its keys.
+    /// Compares a database with `expected`. Returns how many rows belong to none of its keys.
     fn compare_database(&self, core: &Core, database: u8, expected: &State) -> Check<u64> {
         let table = core.database(database);
         let mut scratch = Vec::new();

@@ -1,12 +1,12 @@
-//! The life of a database in which clients worked last.
+//! The latest life with working clients. A life lasts from a restart to the next crash.
 
 use perdura_recovery::{Life, RestartReport};
 
-/// The life in which clients worked last.
+/// The latest life with working clients.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ClientsLife {
     number: u32,
-    /// The epoch that was durable when it began.
+    /// The epoch that was durable when this life began.
     began: u64,
 }
 
@@ -19,11 +19,12 @@ impl ClientsLife {
         }
     }
 
-    /// Returns the epoch up to which a restart has kept this life. A restart of disks that do not know this life has the
-    /// state with which it began.
+    /// Returns the last epoch of this life that a later restart has kept. If the restarted disks have no record of this
+    /// life, returns the epoch that was durable when this life began.
     ///
-    /// No client worked in the lives in between. Such a life may have made an epoch durable whose number this life had
-    /// open when it ended. Nothing of that epoch was on a disk, so no restart could know of it.
+    /// This life's last epoch was still open at the end of the life, and was on no disk. So no restart has kept that
+    /// epoch. A life between this life and `later` may have given that epoch's number to another epoch, and made the
+    /// other epoch durable. No client worked in such a life.
     pub fn kept(self, later: &Life) -> u64 {
         let anchor = later.anchor().get();
         let mut links = anchor.chain.iter();

@@ -1,4 +1,5 @@
-//! Nodes, an arbiter, a network between them, and the connection of a process to them.
+//! Simulated nodes, an arbiter, the network, and a process's access to the nodes. The arbiter stores the *view*. The
+//! view says which process may write, and where the acknowledged bytes are.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use perdura_device::{Clock, ManualClock};
 
 use crate::content::scramble;
 
-/// The most steps that the end of a mirror takes.
+/// The maximum number of steps for ending a mirror.
 const END_STEPS: usize = 200;
 
 /// The nodes' addresses, two for each group.
@@ -25,16 +26,16 @@ pub(crate) struct Fabric {
     pub net: SimNet,
     pub register: SimRegister,
     pub groups: Groups,
-    /// The most bytes of a stream that may be shipped before they are synced.
+    /// The maximum number of bytes of a stream that may be shipped before they are synced.
     tail_bytes: u64,
-    /// The nanoseconds after a request to the arbiter in which a writer may acknowledge by its disk alone. 0:
-    /// without limit.
+    /// The length of a writer's lease, in nanoseconds. The lease begins with a request to the arbiter. During the
+    /// lease, the writer's disk suffices for an acknowledgement. 0: no limit.
     lease_ns: u64,
     random: Arc<AtomicU64>,
 }
 
 impl Fabric {
-    /// Returns groups of two running nodes, each on its own machine.
+    /// Returns a fabric with two running nodes in each group. Each node has a separate machine.
     pub fn new(seed: u64, groups: u8, tail_bytes: u64, lease_ns: u64) -> Fabric {
         let net = SimNet::new();
         let mut addresses = Vec::new();
@@ -57,8 +58,8 @@ impl Fabric {
         }
     }
 
-    /// Returns the nodes as the process named `client` sees them. `pass` advances time while the process
-    /// waits for a node.
+    /// Returns the nodes as the process with the id `client` sees them. While the process waits for a node, it calls
+    /// `pass` to advance time.
     pub fn nodes(&self, client: u32, pass: impl Fn() + Send + Sync + 'static) -> Nodes {
         let (register, random) = (self.register.clone(), Arc::clone(&self.random));
         Nodes {
@@ -80,7 +81,7 @@ impl Fabric {
     }
 }
 
-/// Moves up to `frames` frames, each from a randomly drawn connection.
+/// Delivers up to `frames` frames. The connection of each frame is chosen at random.
 pub(crate) fn deliver(net: &SimNet, rng: &mut Rng, frames: usize) {
     for _ in 0..frames {
         if !net.deliver_one(|moves| rng.usize(0..moves)) {
@@ -89,12 +90,12 @@ pub(crate) fn deliver(net: &SimNet, rng: &mut Rng, frames: usize) {
     }
 }
 
-/// The nodes of a run whose subject is not the mirror. Network and arbiter work, and one node of each group
-/// always runs, so nothing that was acknowledged is lost.
+/// The nodes of a run that does not test the mirror. The network and the arbiter work, and one node of each group
+/// always runs. So no acknowledged data is lost.
 pub(crate) struct Cluster {
     fabric: Fabric,
     clock: Arc<ManualClock>,
-    /// The name of the newest process in the network.
+    /// The id of the newest process in the network.
     client: Cell<u32>,
     rng: Rng,
 }
@@ -111,7 +112,7 @@ impl Cluster {
         }
     }
 
-    /// Returns the nodes as the next process sees them.
+    /// Returns the nodes as a new process sees them.
     pub fn nodes(&self) -> Nodes {
         self.client.set(self.client.get() + 1);
         let (net, clock) = (self.fabric.net.clone(), Arc::clone(&self.clock));
@@ -127,9 +128,9 @@ impl Cluster {
         self.fabric.net.leave(self.client.get());
     }
 
-    /// Takes a step of the nodes beside a step of the run: time passes, blocks are shipped, frames move, replies are
-    /// collected, the view changes. Sometimes the second node of a group loses its memory. Returns whether the process
-    /// is ahead of its disk.
+    /// Takes a step of the nodes, in addition to the run's own step: time passes, blocks are shipped, frames move,
+    /// replies are collected, the view changes. Sometimes the second node of a group loses its memory. Returns
+    /// whether the process has epochs that are durable on the mirror but not on its disk.
     ///
     /// # Errors
     /// Errors of the log and of the anchor.
@@ -156,8 +157,9 @@ impl Cluster {
         Ok(wal.durable(perdura::Rung::Mirror) > wal.durable(perdura::Rung::Disk))
     }
 
-    /// Ends a process whose log is on disk: the view changes to Disk, and the anchor records it. Returns whether that
-    /// happened. It always does, except if the log has failed.
+    /// Prepares the end of a process. After that end, the process's disk alone suffices. For that, the view changes to
+    /// Disk, and the anchor records the change. Returns false only if the log has failed, because the view then cannot
+    /// change.
     ///
     /// # Errors
     /// Errors of the log and of the anchor.

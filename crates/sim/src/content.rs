@@ -1,7 +1,7 @@
-//! Values that are described by a seed and a length. The description determines the bytes, so the model
-//! stores no bytes, and a comparison needs no second copy.
+//! Values described by a seed and a length. The bytes follow from the description. So the model stores no bytes, and a
+//! comparison needs no second copy.
 
-/// The description of a value. Descriptions are equal exactly if the described bytes are.
+/// The description of a value. Two descriptions are equal exactly if the described bytes are equal.
 #[derive(Debug, Clone, Copy)]
 pub struct Content {
     /// The seed of the value's bytes.
@@ -10,7 +10,8 @@ pub struct Content {
     pub len: usize,
 }
 
-/// Returns one step of splitmix64, as published. The oracle shares no code with the engine.
+/// Returns one step of splitmix64, as published. It is written here because the oracle shares no code with the
+/// engine.
 pub(crate) fn scramble(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,7 +24,7 @@ impl PartialEq for Content {
         let head = |of: &Content| {
             let mut words = of.words();
             let word = u64::from_le_bytes(words.next().unwrap_or_default());
-            // Values whose first eight bytes agree have the same seed.
+            // The first eight bytes determine the seed.
             if of.len < 8 {
                 word & ((1 << (8 * of.len)) - 1)
             } else {

@@ -1,37 +1,38 @@
-//! The course of a run, in any world: the number and length of its lives, and the faults that befall them.
+//! The course of a run, in any world: how many lives it has, how long they are, and the faults that strike them. A
+//! life lasts from a restart to the next crash.
 
 use fastrand::Rng;
 use perdura_device::CrashProfile;
 
 use crate::swarm::pick;
 
-/// The part of a swarm that every world has.
+/// The part of a run's character that is common to all worlds: streams, lives, crashes and faults.
 #[derive(Debug, Clone)]
 pub struct Course {
     /// The number of log streams.
     pub streams: u8,
-    /// The odds that a stream flushes when a flush is requested, of 100, by stream.
+    /// By stream, the odds out of 100 that the stream flushes when a flush is requested.
     pub stream_speed: Vec<u8>,
     /// The number of planned crashes.
     pub crashes: u32,
-    /// The most steps in a life.
+    /// The maximum number of steps in a life.
     pub steps: u32,
-    /// Odds that a life has a fault planned, of 100.
+    /// Odds, out of 100, that a life gets a planned fault.
     pub faults: u8,
-    /// Odds that a restart is disturbed, of 100.
+    /// Odds, out of 100, that crashes interrupt a restart.
     pub nested: u8,
     /// True if bit rot strikes at the last crash.
     pub rot: bool,
-    /// The profile that decides which unsynced writes survive a crash. `None`: drawn for each
-    /// crash.
+    /// The crash profile, which decides which unsynced writes survive a crash. `None`: each crash gets a random
+    /// profile.
     pub profile: Option<CrashProfile>,
     /// True if transactions may run out of memory.
     pub memory_is_short: bool,
 }
 
 impl Course {
-    /// Returns a course of one short life without faults. It has the given number of streams, which flush on
-    /// every request.
+    /// Returns a course of one short life without faults. The log has `streams` streams. Each stream flushes whenever a
+    /// flush is requested.
     pub(crate) fn calm(streams: u8, profile: Option<CrashProfile>) -> Course {
         Course {
             streams,
@@ -46,14 +47,13 @@ impl Course {
         }
     }
 
-    /// Returns the number of disks beside the data disk: one for each stream if `apart`, otherwise
-    /// 0.
+    /// Returns how many disks the log has besides the data disk: one for each stream if `apart`, otherwise 0.
     pub(crate) fn log_disks(&self, apart: bool) -> u64 {
         if apart { u64::from(self.streams) } else { 0 }
     }
 
-    /// Draws the odds of faults, and the odds that each stream flushes. Some streams flush a hundred times
-    /// less often than others.
+    /// Chooses, at random, the odds of faults and the odds that each stream flushes. Some streams flush a hundred times
+    /// less often than other streams.
     pub(crate) fn draw_faults(&mut self, rng: &mut Rng) {
         for speed in &mut self.stream_speed {
             *speed = pick(rng, &[100, 100, 100, 50, 50, 5, 1]);

@@ -1,4 +1,4 @@
-//! The model of a draft: a collection that is built before a key names it.
+//! The model of a draft. A draft is a collection or a long string that is built before a key names it.
 
 use std::rc::Rc;
 
@@ -9,15 +9,15 @@ use perdura_base::num::to_u64;
 use crate::content::Content;
 use crate::value::Value;
 
-/// A draft and its content.
+/// A draft of the engine, and the content that it must have.
 pub(crate) struct Drafting {
     pub draft: Draft,
     pub value: Value,
-    /// The string that is built in the draft. `None`: the draft becomes a collection.
+    /// The string that is being built in the draft. `None`: a collection is being built.
     pub building: Option<Building>,
 }
 
-/// A string that is being built in a draft for this key.
+/// A string under construction in a draft, and the string's future key.
 #[derive(Clone, Copy)]
 pub(crate) struct Building {
     pub key: u8,
@@ -35,7 +35,7 @@ impl Building {
         }
     }
 
-    /// Returns the part of the string that has been written.
+    /// Returns the written part of the string.
     pub(crate) fn so_far(&self) -> Content {
         let len = self.text.map_or(0, |text| text.len());
         assert!(
@@ -52,8 +52,7 @@ impl Building {
 }
 
 impl Drafting {
-    /// Returns the database to which the draft's table belongs now. `None`: a flush has removed the
-    /// table.
+    /// Returns the database that now has the draft's table. `None`: a flush has removed the table.
     pub(crate) fn database(&self, core: &Core, databases: u8) -> Option<u8> {
         (0..databases).find(|database| core.database(*database) == self.draft.table())
     }
@@ -66,7 +65,7 @@ impl Drafting {
         }
     }
 
-    /// Returns whether the draft's elements are exactly those of `source`.
+    /// Returns whether `source` has exactly the elements that the draft must have.
     pub(crate) fn is_in(&self, source: &Source<'_>) -> bool {
         match &self.building {
             Some(building) => {

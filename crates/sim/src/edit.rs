@@ -1,5 +1,5 @@
-//! Changes of collections. This module draws a change and applies it to the model. `engine` runs it by the types of the
-//! product. The two replies must be equal.
+//! Changes of collections. This module draws a change and applies it to the model. The module `engine` runs the change
+//! on the engine, through the product's collection types. The two replies must be equal.
 
 mod engine;
 
@@ -27,18 +27,18 @@ pub(crate) enum Edit {
     ScorePop(End, usize),
     Push(End, Vec<Content>),
     Pop(End, usize),
-    /// Inserts the items before (`true`) or behind the first item that equals the item at this
-    /// place.
+    /// Inserts the items before (`true`) or after (`false`) a pivot. The pivot is the first item that equals the item
+    /// at this index.
     Insert(usize, bool, Vec<Content>),
     Replace(usize, Content),
-    /// Removes up to the given number of items that equal the item at this place. A negative number
-    /// removes from the back.
+    /// Removes up to the given number of items that equal the item at this index. A negative number removes from the
+    /// back.
     Remove(usize, i64),
     Trim(i64, i64),
     Stream(StreamEdit),
 }
 
-/// The reply to an edit. `None`: the key holds a value of another type.
+/// The reply to an edit, as one number. `None`: the key's value has a different type.
 pub(crate) type Reply = Option<u64>;
 
 fn draw_item(rng: &mut Rng, swarm: &Swarm) -> Content {
@@ -55,7 +55,7 @@ fn draw_item(rng: &mut Rng, swarm: &Swarm) -> Content {
 }
 
 impl Edit {
-    /// Draws a change that suits a shape.
+    /// Chooses, at random, a change for collections of this shape.
     pub(crate) fn draw(rng: &mut Rng, swarm: &Swarm, shape: Shape) -> Edit {
         let count = if rng.u8(0..100) < swarm.bulk {
             rng.usize(20..200)
@@ -105,8 +105,7 @@ impl Edit {
                 match rng.u8(0..12) {
                     0..=3 => Edit::Push(end, items(rng)),
                     4..=6 => {
-                        // All inserts are at one place, so that they use up the gaps between
-                        // labels.
+                        // All items are inserted at the same spot, so that they use up the gaps between labels.
                         let count = rng.usize(1..=14);
                         let items = (0..count).map(|_| draw_item(rng, swarm)).collect();
                         Edit::Insert(at, rng.bool(), items)
@@ -136,7 +135,7 @@ impl Edit {
         }
     }
 
-    /// Returns the model's value after the edit, and the reply. `held` is the value before.
+    /// Applies the edit to `held`. Returns the value after the edit, and the reply.
     pub(crate) fn apply(&self, held: Option<&Value>) -> (Option<Value>, Reply) {
         if held.is_some_and(|held| held.shape() != Some(self.shape())) {
             return (held.cloned(), None);
@@ -296,8 +295,8 @@ impl Edit {
     }
 }
 
-/// Inserts items before (if `before`) or behind the first item that equals the pivot. Returns the
-/// new number of items.
+/// Inserts items directly before the pivot, or directly after it if `before` is false. The pivot is the first item that
+/// equals `pivot`. Returns the new number of items.
 fn insert_at(items: &mut Vec<Content>, pivot: Content, before: bool, new: &[Content]) -> u64 {
     for item in new {
         let found = items.iter().position(|other| *other == pivot);
@@ -332,7 +331,7 @@ fn remove_equal(items: &mut Vec<Content>, gone: Content, count: i64) -> u64 {
     removed(equal.len(), items.is_empty())
 }
 
-/// Keeps the items between two places. A negative place counts from the back.
+/// Keeps only the items between two indexes. A negative index counts from the back.
 fn trim(items: &mut Vec<Content>, from: i64, to: i64) -> u64 {
     let len = i64::try_from(items.len()).unwrap_or(i64::MAX);
     let absolute = |at: i64| if at < 0 { at + len } else { at };

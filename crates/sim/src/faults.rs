@@ -8,7 +8,7 @@ use perdura_device::{FaultPlan, SimDisk, SyncFailure};
 /// The faults of a life strike within about its first 150 operations.
 pub(crate) const LIFE_OPS: u64 = 150;
 
-/// Plans a fault on one of the disks. It strikes within about `ops_max` operations.
+/// Plans a fault on a randomly chosen disk. The fault strikes within about `ops_max` operations.
 pub(crate) fn plan(rng: &mut Rng, disks: &[Arc<SimDisk>], ops_max: u64) {
     let cuts = if ops_max < 20 { 5 } else { 3 };
     let disk = &disks[rng.usize(0..disks.len())];
@@ -34,7 +34,7 @@ pub(crate) fn plan(rng: &mut Rng, disks: &[Arc<SimDisk>], ops_max: u64) {
     disk.set_plan(plan);
 }
 
-/// Plans that one of the disks is full for a while: its files cannot grow.
+/// Makes a randomly chosen disk full for a while. While it is full, its files cannot grow.
 pub(crate) fn plan_full(rng: &mut Rng, disks: &[Arc<SimDisk>]) {
     disks[rng.usize(0..disks.len())].set_plan(FaultPlan {
         enospc_at: Some((rng.u64(1..=4), rng.u64(1..=3))),
@@ -42,7 +42,7 @@ pub(crate) fn plan_full(rng: &mut Rng, disks: &[Arc<SimDisk>]) {
     });
 }
 
-/// Removes all planned faults, and gives full disks space again.
+/// Removes all planned faults. Disks that were full have space again.
 pub(crate) fn clear(disks: &[Arc<SimDisk>]) {
     disks
         .iter()

@@ -1,5 +1,6 @@
-//! The loop of the simulator: a chain of lives and crashes, until the run counts. A world provides the
-//! engine, the steps, and the expected state after a restart.
+//! The loop of the simulator: a chain of lives and crashes. The loop ends after all planned crashes, but not before the
+//! run has enough transactions and a checkpoint. A world provides the engine, the steps, and the expected state after a
+//! restart.
 
 use std::ops::DerefMut;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,12 +21,13 @@ mod tests;
 
 /// A run counts only if it has at least this many transactions.
 const TRANSACTIONS_MIN: u64 = 20;
-/// The most crashes that strike one after another while a life restarts.
+/// The maximum number of successive crashes while a life restarts.
 const NESTED_MAX: u32 = 5;
 
-/// The rates at which copies of the disks are restarted in other ways, which must lead to the same state:
-/// after one restart in the given number. Copies are costly. They find the most bugs while an image slot
-/// holds pages of two checkpoints, and after the interrupted checkpoint has been repeated.
+/// The rates of extra restarts from copies of the disks. The extra restarts follow a restart of the run, use other
+/// methods, and must lead to the same state. At a rate of N, extra restarts follow one in N restarts of the run. Copies
+/// are costly. Extra restarts find the most bugs while an image slot holds pages of two checkpoints. They also find
+/// many bugs after an interrupted checkpoint has been repeated.
 pub(crate) struct Rarity {
     pub mixed: u8,
     pub later: u8,
@@ -33,7 +35,7 @@ pub(crate) struct Rarity {
 }
 
 impl Rarity {
-    /// The rates of worlds whose copies cost little.
+    /// The rates of worlds with cheap copies.
     pub const OFTEN: Rarity = Rarity {
         mixed: 2,
         later: 4,
@@ -41,8 +43,8 @@ impl Rarity {
     };
 }
 
-/// Runs a seed in the world of the character that `draw` makes for it. `salt` makes the characters of the
-/// worlds differ.
+/// Chooses the character (the random settings) of a run with `draw`, makes the world with `make`, and runs the world.
+/// Each world has a different `salt`, so one seed gives different characters in different worlds.
 pub(crate) fn run_drawn<W: Lives, S>(
     seed: u64,
     salt: u64,
@@ -55,18 +57,18 @@ pub(crate) fn run_drawn<W: Lives, S>(
     make(seed, rng, character).run_to_end()
 }
 
-/// A world: an engine with its steps and its oracle, driven by the loop.
+/// A world that the loop drives: an engine with steps and an oracle.
 pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
     /// The engine.
     type Engine: Engine;
-    /// The rates at which copies are restarted in other ways.
+    /// The rates of extra restarts from copies of the disks.
     const OTHER_WAYS: Rarity;
-    /// The number of copies of the disks that bit rot damages at the last crash.
+    /// The number of copies of the disks that get bit rot at the last crash.
     const ROTS: u32;
 
-    /// Opens the engine on these disks, and creates a database if they have no database.
+    /// Opens the engine on these disks, and creates a database if the disks have none.
     fn open_on(&self, disks: &[Arc<SimDisk>]) -> Result<Self::Engine, Error>;
-    /// Draws the method and the level of the next restart.
+    /// Chooses, at random, options of the next restart, such as the restart method and the level of parallelism.
     fn draw_way(&mut self);
     /// Prepares the database after the first restart.
     fn settle_in(&mut self) -> Check {
@@ -77,31 +79,31 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
         let machine = &mut **self;
         faults::plan(&mut machine.rng, &machine.disks, faults::LIFE_OPS);
     }
-    /// Takes one step, drawn by the run's odds.
+    /// Takes one step. Its kind is chosen at random, by the run's odds.
     fn step(&mut self) -> Check;
-    /// Ends a life, before the crash. `overdue`: all planned crashes have happened, and this life exists only
-    /// to make the run count.
+    /// Ends a life, before the crash. `overdue`: the planned crashes were too few for a run with enough transactions
+    /// and a checkpoint, so this life was added.
     fn end_life(&mut self, overdue: bool) -> Check {
         self.checkpoint_if(overdue)
     }
-    /// Drops the engine and all volatile state with it.
+    /// Drops the engine and all state that is only in memory.
     fn forget_all(&mut self);
     /// Prepares the next attempt after a restart has failed.
     fn try_again(&mut self) {}
-    /// Compares the recovered state with the expected one.
+    /// Compares the recovered state with the expected state.
     fn check_restart(&mut self) -> Check;
-    /// Restarts `copies` in other ways, which must lead to the same state. The copies hold the
-    /// disks as the last restart found them.
+    /// Restarts from `copies` with other methods than the last restart used. The copies show the disks as they were
+    /// before the last restart. Each result must equal the state after the last restart.
     fn check_copies(&mut self, copies: Option<Vec<Arc<SimDisk>>>) -> Check;
-    /// Compares a restart of damaged disks with the evidence. Returns the epoch that the restart kept,
-    /// or `None` if it was refused.
+    /// Restarts from damaged disks and checks that the result fits the evidence of durable epochs. Returns the epoch
+    /// that the restart kept, or `None` if the restart was refused.
     fn check_rotten(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>>;
     /// Ends the run.
     fn clean_up(&mut self) -> Check {
         Ok(())
     }
 
-    /// Runs the world to its end. Returns its counts, its trace and its result.
+    /// Runs the world to its end. Returns the run's counts, trace and result.
     fn run_to_end(mut self) -> (Tally, u64, Check)
     where
         Self: Sized,
@@ -117,7 +119,7 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
         self.tally.transactions >= TRANSACTIONS_MIN && self.tally.checkpoints > 0
     }
 
-    /// Runs lives and crashes until the planned crashes have happened and the run counts.
+    /// Runs lives and crashes until all planned crashes have happened and `counts` returns true.
     fn chain(&mut self) -> Check {
         self.restart()?;
         self.settle_in()?;
@@ -143,7 +145,7 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
         }
     }
 
-    /// Runs one life of the machine, up to the crash.
+    /// Runs one life, up to its crash.
     fn live(&mut self, number: u32) -> Check {
         self.faults_before = self.faults_struck();
         let overdue = number > self.course.crashes;
@@ -169,7 +171,7 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
             if step == space_returns && self.course.faults > 0 && !self.stopped {
                 faults::clear(&self.disks);
             }
-            // A life that exists only to make the run count ends soon after the run counts.
+            // An overdue life exists only to make the run count. It ends soon after the run counts.
             if overdue && self.counts() && self.rng.u8(0..8) == 0 {
                 break;
             }
@@ -179,12 +181,12 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
         self.end_life(overdue)
     }
 
-    /// Cuts the power or kills the process: nothing of the engine remains.
+    /// Cuts the power or kills the process. Drops the engine and everything that it held in memory.
     fn crash(&mut self) {
         self.power_cut();
     }
 
-    /// Crashes the disks of the machine and drops the engine.
+    /// Crashes the disks and drops the engine.
     fn power_cut(&mut self) {
         let machine = &mut **self;
         let drawn = CrashProfile::ALL[machine.rng.usize(0..CrashProfile::ALL.len())];
@@ -209,8 +211,8 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
         self.tally.crashes += 1;
     }
 
-    /// Draws how many crashes strike within the next restart, and whether copies are restarted in
-    /// other ways.
+    /// Chooses, at random, the number of crashes within the next restart. Also chooses whether extra restarts from
+    /// copies of the disks follow, with other methods.
     fn draw_restart(&mut self) -> (u32, bool) {
         let machine = &mut **self;
         let rng = &mut machine.rng;
@@ -250,8 +252,8 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
             self.draw_way();
             let copies = other_ways.then(|| self.copy_disks());
             match self.open_on(&self.disks) {
-                // The restart succeeded, but the work that it defers may be the first to need the
-                // failed disk.
+                // The restart succeeded, although a disk has lost its power. Only the work that the restart deferred
+                // needs this disk.
                 Ok(_) if self.disks.iter().any(|disk| !disk.has_power()) => self.crash(),
                 Ok(engine) => {
                     self.engine = Some(engine);
@@ -283,7 +285,7 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
         Err("the restart failed without a fault".to_owned())
     }
 
-    /// Flips one bit of one file, on a copy of the disks, as bit rot does.
+    /// Flips one bit of one file on a copy of the disks, as bit rot does, and checks a restart from the copy.
     fn rot(&mut self) -> Check {
         for _ in 0..Self::ROTS {
             let copies = self.copy_disks();
@@ -300,7 +302,7 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
                 .read_all(path)
                 .map_err(|error| error.to_string())?;
             let mut at = self.rng.usize(0..bytes.len());
-            // Most of a file is zeros. Damage to other bytes finds more.
+            // Most bytes of a file are zero. Damage to the other bytes finds more bugs.
             if self.rng.u8(0..4) > 0 {
                 at = (at..bytes.len()).find(|at| bytes[*at] != 0).unwrap_or(at);
             }
@@ -332,7 +334,7 @@ pub(crate) fn guarded(run: impl FnOnce() -> Check) -> Check {
     })
 }
 
-/// Adds the faults and the operations of the disks to the counts and the trace of a run.
+/// Adds the disks' faults to the counts of a run, and mixes the disks' numbers of operations into its trace.
 pub(crate) fn account(tally: &mut Tally, trace: &mut u64, disks: &[Arc<SimDisk>]) {
     for disk in disks {
         for (kind, count) in disk.faults() {

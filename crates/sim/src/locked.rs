@@ -1,5 +1,5 @@
-//! The oracle of databases whose transactions lock rows: a sorted map and the list of transactions since the last restart. It shares
-//! no code with the engines and knows nothing of pages, logs or images.
+//! The oracle of databases with row locks. It keeps the rows in a sorted map, and lists the transactions since the last
+//! restart. It shares no code with the engines and knows nothing of pages, logs or images.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -10,9 +10,9 @@ mod database;
 pub(crate) use clients::{CLIENTS_MAX, Clients};
 pub(crate) use database::{Interleaved, close_part, interleaved};
 
-/// Rows by their *spot*: the place of a row, by which it is locked.
+/// Rows by *spot*. A spot is the address of a row, and also of the row's lock.
 pub(crate) type State<S, R> = BTreeMap<S, R>;
-/// The row that a transaction left in a spot, if any.
+/// A spot, and the row that a transaction left there. `None`: no row.
 pub(crate) type Write<S, R> = (S, Option<R>);
 
 /// The model of a database with locks.
@@ -21,7 +21,7 @@ pub(crate) struct Oracle<S, R> {
     base: State<S, R>,
     committed: State<S, R>,
     history: Vec<(u64, Vec<Write<S, R>>)>,
-    /// By spot, the number of the transaction that has it locked.
+    /// The number of the transaction that holds the lock, for each locked spot.
     locks: BTreeMap<S, u64>,
 }
 
@@ -49,7 +49,7 @@ impl<S: Ord + Clone + Debug, R: Clone + Eq + Debug> Oracle<S, R> {
         &self.committed
     }
 
-    /// Returns the number of the transaction that has a spot locked.
+    /// Returns the number of the transaction that holds the lock of a spot, if any.
     pub fn holder(&self, spot: &S) -> Option<u64> {
         self.locks.get(spot).copied()
     }
@@ -63,7 +63,7 @@ impl<S: Ord + Clone + Debug, R: Clone + Eq + Debug> Oracle<S, R> {
         spots
     }
 
-    /// Locks a spot for a transaction.
+    /// Locks a spot for the transaction with the number `holder`.
     pub fn lock(&mut self, spot: &S, holder: u64) {
         let before = self.locks.insert(spot.clone(), holder);
         assert!(
@@ -99,13 +99,12 @@ impl<S: Ord + Clone + Debug, R: Clone + Eq + Debug> Oracle<S, R> {
         self.release(holder);
     }
 
-    /// Ends a transaction that has been rolled back.
+    /// Ends a rolled-back transaction.
     pub fn abort(&mut self, holder: u64) {
         self.release(holder);
     }
 
-    /// Returns the rows that must be there if all epochs up to `durable` survived and no later one
-    /// did.
+    /// Returns the expected rows if exactly the epochs up to `durable` survived.
     pub fn state_at(&self, durable: u64) -> State<S, R> {
         let mut state = self.base.clone();
         for (_, writes) in self.history.iter().filter(|(epoch, _)| *epoch <= durable) {
@@ -120,8 +119,8 @@ impl<S: Ord + Clone + Debug, R: Clone + Eq + Debug> Oracle<S, R> {
         self.base = rows;
     }
 
-    /// Sets the model to the state after a restart: the epochs up to `durable` survived, and all
-    /// later transactions are forgotten.
+    /// Sets the model to the state after a restart: the epochs up to `durable` survived, and the model forgets all
+    /// later transactions.
     pub fn restart(&mut self, durable: u64) {
         debug_assert_eq!(
             self.state_at(u64::MAX),

@@ -1,5 +1,5 @@
-//! The machine of a run, for any engine: disks, clock, the answers that clients wait for, and every step
-//! that is not a transaction.
+//! The simulated machine of a run, for any engine. It has the disks, the clock, and the replies that clients wait
+//! for. It takes every step that is not a transaction.
 
 use std::sync::Arc;
 
@@ -16,18 +16,18 @@ use crate::content::scramble;
 use crate::course::Course;
 use crate::report::{Check, Tally};
 
-/// The operations of an engine that the simulator needs beside its transactions.
+/// The operations, besides transactions, that the simulator needs from an engine.
 pub trait Engine {
-    /// A reply that waits for its epoch.
+    /// A reply that must wait until its epoch is durable.
     type Promise;
 
-    /// Returns the epoch that must survive once the client has this reply. `None`: the reply must not be
-    /// given yet.
+    /// Returns the epoch that must survive once the client has this reply. `None`: the client must not get the reply
+    /// yet.
     fn due(&self, promise: &Self::Promise) -> Option<u64>;
-    /// Returns the newest durable epoch. All earlier ones are durable too.
+    /// Returns the newest durable epoch. All earlier epochs are durable too.
     fn durable(&self) -> u64;
-    /// Returns the highest durable epoch that a durable part of the log names. The next restart must
-    /// keep it.
+    /// Returns the highest epoch that the log proves to be durable. The proof is in a part of the log that is itself
+    /// durable. The next restart must keep this epoch.
     fn evidence(&self) -> u64;
     /// Returns whether a failure has stopped the log for good.
     fn has_failed(&self) -> bool;
@@ -64,8 +64,8 @@ pub trait Engine {
     fn checkpoint_is_running(&self) -> bool;
 }
 
-/// Implements the simulator's `Engine` for a database of the product or of steal mode. `$of` has the methods:
-/// the engine itself, or its target of `Deref`.
+/// Implements the simulator's `Engine` for a database of the product or of steal mode. The database, or the target of
+/// its `Deref`, must have the methods that the macro calls.
 macro_rules! engine {
     ($engine:ident, $promise:ident, $due:expr) => {
         impl $crate::machine::Engine for $engine {
@@ -132,15 +132,15 @@ macro_rules! engine {
 
 pub(crate) use engine;
 
-/// Makes the disks keep a life's locks until its last write has landed. A database that is opened by its
-/// directories behaves so.
+/// Makes the disks keep the locks of a process until the last write of this process has reached the disk. A database
+/// keeps the locks of its directories in this way.
 pub(crate) fn keep_locked(disks: &[Arc<SimDisk>]) {
     for disk in disks {
         disk.keep_locked(&vec![Box::new(())]);
     }
 }
 
-/// Returns copies of the disks as they are.
+/// Returns copies of the disks in their present state.
 pub(crate) fn copies_of(disks: &[Arc<SimDisk>]) -> Vec<Arc<SimDisk>> {
     let copy = |disk: &Arc<SimDisk>| {
         let copy = SimDisk::new(0);
@@ -151,7 +151,7 @@ pub(crate) fn copies_of(disks: &[Arc<SimDisk>]) -> Vec<Arc<SimDisk>> {
     disks.iter().map(copy).collect()
 }
 
-/// A machine and the engine that is open on it.
+/// A machine and the machine's open engine.
 pub struct Machine<E: Engine> {
     pub(crate) course: Course,
     pub(crate) rng: Rng,
@@ -162,15 +162,15 @@ pub struct Machine<E: Engine> {
     pub(crate) cluster: Option<Cluster>,
     pub(crate) engine: Option<E>,
     pub(crate) promises: Vec<E::Promise>,
-    /// The life in which clients worked last.
+    /// The latest life with working clients.
     pub(crate) life: ClientsLife,
-    /// The epoch up to which everything was acknowledged to a client, or seen by one after a restart.
-    /// None of it may be lost.
+    /// The newest epoch acknowledged to a client, or seen by a client after a restart. Every epoch up to this epoch
+    /// must survive.
     pub(crate) must_survive: u64,
-    /// The epoch up to which a durable block or the anchor proves that everything was durable.
+    /// The newest epoch that a durable block or the anchor proves to be durable.
     pub(crate) evidence: u64,
-    /// The number of checkpoints that were complete at the last crash that interrupted a
-    /// checkpoint. `None`: no crash has interrupted one.
+    /// The number of checkpoints that were complete when a crash last interrupted a checkpoint. `None`: no crash has
+    /// interrupted a checkpoint.
     pub(crate) interrupted: Option<u64>,
     /// True while a backup copies an image. A checkpoint that would overwrite this image must not
     /// begin.
@@ -215,7 +215,7 @@ impl<E: Engine> Machine<E> {
         }
     }
 
-    /// Draws the kind of the next step by the odds of the kinds.
+    /// Chooses the kind of the next step at random. `odds` has the weight of each kind.
     pub(crate) fn draw_kind(&mut self, odds: &[u32]) -> usize {
         let mut at = self.rng.u32(0..odds.iter().sum());
         let mut kind = 0;
@@ -232,7 +232,7 @@ impl<E: Engine> Machine<E> {
         self.trace = scramble(self.trace ^ what);
     }
 
-    /// Notes that a transaction has committed in `epoch`. Its client waits for the reply.
+    /// Records that a transaction has committed in `epoch`. Its client waits for the reply `promise`.
     pub(crate) fn promise(&mut self, epoch: u64, promise: E::Promise) {
         self.promises.push(promise);
         self.tally.transactions += 1;
@@ -253,17 +253,17 @@ impl<E: Engine> Machine<E> {
             .expect("a step is taken only while the engine is open")
     }
 
-    /// Returns the number of faults of any kind that have struck so far.
+    /// Returns how many faults of any kind have struck so far.
     pub(crate) fn faults_struck(&self) -> u64 {
         self.disks.iter().map(|disk| disk.faults_struck()).sum()
     }
 
-    /// Returns copies of the disks as they are.
+    /// Returns copies of the disks in their present state.
     pub(crate) fn copy_disks(&self) -> Vec<Arc<SimDisk>> {
         copies_of(&self.disks)
     }
 
-    /// Drops the engine and all state that only the engine had.
+    /// Drops the engine and everything that it held in memory.
     pub(crate) fn forget(&mut self) {
         self.engine = None;
         self.cluster.iter().for_each(Cluster::leave);
@@ -271,7 +271,7 @@ impl<E: Engine> Machine<E> {
         self.stopped = false;
     }
 
-    /// Gives the client all replies that may be given now.
+    /// Gives clients all replies with durable epochs.
     pub(crate) fn observe(&mut self) {
         let Some(engine) = &self.engine else { return };
         if self.promises.is_empty() || engine.has_failed() {
@@ -288,10 +288,10 @@ impl<E: Engine> Machine<E> {
         });
     }
 
-    /// Accepts an error that the faults injected so far explain.
+    /// Accepts an error if an injected fault explains it.
     ///
     /// # Errors
-    /// A contradiction, if nothing explains it.
+    /// A contradiction, if no fault explains the error.
     pub(crate) fn tolerate(&mut self, step: &str, error: &Error) -> Check {
         if error.family() == Family::Corruption {
             return Err(format!("{step}: {error}"));
@@ -305,13 +305,13 @@ impl<E: Engine> Machine<E> {
         if self.faults_struck() == self.faults_before {
             return Err(format!("{step} failed without a fault: {error}"));
         }
-        // A step that has not stopped the log is tried again.
+        // The run takes the failed step again, unless the failure has stopped the log.
         let failed = |engine: &E| engine.has_failed();
         self.stopped |= self.engine.as_ref().is_some_and(failed);
         Ok(())
     }
 
-    /// Moves the clock forward, or sets its wall time to another value.
+    /// Moves the clock forward, or changes the wall time.
     pub(crate) fn move_clock(&mut self) {
         if self.rng.u8(0..4) > 0 {
             self.clock.advance_us(self.rng.u64(0..2_000_000));
@@ -327,7 +327,7 @@ impl<E: Engine> Machine<E> {
         StreamId(self.rng.u8(0..self.course.streams))
     }
 
-    /// Takes a step of preparing the next segment of a drawn stream.
+    /// Chooses a stream at random, and takes a step of preparing its next segment.
     pub(crate) fn prepare_one(&mut self) -> Check {
         let stream = self.draw_stream();
         self.prepare(stream)
@@ -370,7 +370,7 @@ impl<E: Engine> Machine<E> {
         Ok(())
     }
 
-    /// Takes a step of a flusher. `None`: the step failed, and an injected fault explains that.
+    /// Takes a step of a flusher. Returns `None` if the step failed and an injected fault explains the failure.
     fn flush_step(&mut self, stream: u8) -> Check<Option<FlushProgress>> {
         let durable = self.engine().durable();
         match self.engine().flush_step(StreamId(stream)) {
@@ -427,8 +427,7 @@ impl<E: Engine> Machine<E> {
         Ok(())
     }
 
-    /// Takes a step of the checkpoint. `None`: the step failed, and an injected fault explains
-    /// that.
+    /// Takes a step of the checkpoint. Returns `None` if the step failed and an injected fault explains the failure.
     pub(crate) fn checkpoint_step(&mut self) -> Check<Option<CheckpointProgress>> {
         match self.engine().checkpoint_step() {
             Ok(progress) => {
@@ -446,7 +445,7 @@ impl<E: Engine> Machine<E> {
         }
     }
 
-    /// Takes a whole checkpoint, and flushes the log between its steps. A fault may prevent that.
+    /// Takes a whole checkpoint, and flushes the log between its steps. A fault may stop the checkpoint early.
     pub(crate) fn checkpoint_now(&mut self) -> Check {
         self.checkpoint_begin()?;
         while !self.stopped {
@@ -454,8 +453,7 @@ impl<E: Engine> Machine<E> {
                 Some(CheckpointProgress::Working(_)) => {}
                 Some(CheckpointProgress::Waiting) => {
                     self.flush_all()?;
-                    // The log's disk is full: the flush cannot finish, and the checkpoint would
-                    // wait for ever.
+                    // The log's disk is full, so the flush cannot finish, and the checkpoint would wait for ever.
                     if !self.engine().is_idle() {
                         break;
                     }
@@ -466,7 +464,8 @@ impl<E: Engine> Machine<E> {
         Ok(())
     }
 
-    /// Takes the first checkpoint of a run, if it is `overdue`. Without a checkpoint the run does not count.
+    /// Takes a checkpoint if the life is `overdue` and the run has no checkpoint yet. Without a checkpoint the run
+    /// does not count.
     pub(crate) fn checkpoint_if(&mut self, overdue: bool) -> Check {
         match overdue && !self.stopped && self.tally.checkpoints == 0 {
             true => self.checkpoint_now(),

@@ -1,14 +1,14 @@
-//! The oracle: a sequential interpreter over a sorted map, and the history since the last restart. It shares no code
-//! with the engine and knows nothing of pages, logs or images.
+//! The oracle. It is a sequential interpreter over a sorted map, and keeps the transactions since the last restart. It
+//! shares no code with the engine and knows nothing of pages, logs or images.
 //!
-//! After a restart that kept epoch R, the rows must be exactly the base state after all transactions of epochs up to
-//! R, applied in the order of commit.
+//! After a restart that kept the epochs up to R, the rows must be exactly the following. Begin with the base state,
+//! and apply all transactions of epochs up to R in the order of commit.
 
 use std::collections::BTreeMap;
 
 use crate::value::Value;
 
-/// The place of a row: a database and a key by number.
+/// The address of a row: a database and the number of a key.
 pub type Place = (u8, u8);
 
 /// A row.
@@ -16,7 +16,7 @@ pub type Place = (u8, u8);
 pub struct Row {
     /// The row's value.
     pub value: Value,
-    /// The time at which it expires, milliseconds since 1970. `None`: never.
+    /// The row's expiry time, in milliseconds since 1970. `None`: never.
     pub expiry_ms: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ pub enum Change {
     Put(Place, Row),
     /// The place now holds no row.
     Delete(Place),
-    /// All rows of this database are gone. `None`: the rows of all databases are.
+    /// All rows of this database are gone. `None`: the rows of all databases are gone.
     Flush(Option<u8>),
 }
 
@@ -49,9 +49,10 @@ pub struct Model {
     live: State,
     history: Vec<(u64, Vec<Change>)>,
     written: BTreeMap<Place, u64>,
-    /// By place, the epoch of the last change to the key itself: its type, its expiry, its existence, or its string.
+    /// The epoch of the last change to the key itself, for each place. The type, expiry, existence and string belong
+    /// to the key itself. Elements of a collection do not.
     headed: BTreeMap<Place, u64>,
-    /// The newest epoch in which anything was written since the last restart.
+    /// The epoch of the newest write in this life.
     newest: u64,
 }
 
@@ -118,14 +119,14 @@ impl Model {
         self.history.push((epoch, changes));
     }
 
-    /// Returns the epoch of the last write to a place. 0 if the place was not written since the last restart.
+    /// Returns the epoch of the last write to a place. Returns 0 if the place has no write since the last restart.
     #[must_use]
     pub fn written(&self, place: Place) -> u64 {
         self.written.get(&place).copied().unwrap_or(0)
     }
 
-    /// Returns the epoch of the last change to the key itself, without its elements. 0 if the key has not changed
-    /// since the last restart.
+    /// Returns the epoch of the last change to the key itself. Changes to elements do not count. Returns 0 if the key
+    /// has not changed since the last restart.
     #[must_use]
     pub fn headed(&self, place: Place) -> u64 {
         let headed = self.headed.get(&place).copied().unwrap_or(0);
@@ -137,13 +138,13 @@ impl Model {
         headed
     }
 
-    /// Returns the newest epoch with a write since the last restart.
+    /// Returns the epoch of the newest write in this life.
     #[must_use]
     pub fn newest(&self) -> u64 {
         self.newest
     }
 
-    /// Returns the rows that must be there if all epochs up to `durable` survived and no later one did.
+    /// Returns the expected rows if exactly the epochs up to `durable` survived.
     #[must_use]
     pub fn state_at(&self, durable: u64) -> State {
         let mut state = self.base.clone();
@@ -159,7 +160,7 @@ impl Model {
         &self.history
     }
 
-    /// Begins again with the state that a restore has brought back.
+    /// Replaces the model by a model that begins with the restored `state`.
     pub fn begin_with(&mut self, state: State) {
         *self = Model {
             live: state.clone(),
@@ -168,8 +169,8 @@ impl Model {
         };
     }
 
-    /// Sets the model to the state after a restart: the epochs up to `durable` survived, and all later transactions
-    /// are forgotten.
+    /// Sets the model to the state after a restart: the epochs up to `durable` survived, and the model forgets all
+    /// later transactions.
     pub fn restart(&mut self, durable: u64) {
         debug_assert_eq!(
             self.state_at(u64::MAX),

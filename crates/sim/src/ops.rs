@@ -1,4 +1,4 @@
-//! The operations of the client's transactions, run on the engine and on the model side by side.
+//! The operations of the client's transactions. Each operation runs on the engine and on the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ impl Op {
     }
 }
 
-/// Returns the bytes of a key. Some are long.
+/// Returns the bytes of the key with this number. Every seventh key is long.
 pub(crate) fn key_bytes(key: u8) -> Vec<u8> {
     let mut bytes = format!("key{key}").into_bytes();
     if key % 7 == 6 {
@@ -52,7 +52,7 @@ pub(crate) fn key_bytes(key: u8) -> Vec<u8> {
     bytes
 }
 
-/// Returns the number of a key from the key's bytes.
+/// Returns the number of the key that has these bytes. `None`: no key has these bytes.
 pub(crate) fn key_number(bytes: &[u8]) -> Option<u8> {
     let text = std::str::from_utf8(bytes).ok()?;
     let key = text
@@ -63,8 +63,9 @@ pub(crate) fn key_number(bytes: &[u8]) -> Option<u8> {
     (key_bytes(key) == bytes).then_some(key)
 }
 
-/// Returns the limits of packed collections. They change with the time, so collections turn into rows at different
-/// sizes, and stay rows when the limits grow.
+/// Returns the maximum sizes of a collection that is packed in its key's row. A larger collection is split into
+/// several rows. The limits depend on `now_ms`, so collections are split at different sizes. A split collection stays
+/// split when the limits grow.
 fn packing(now_ms: u64) -> Packing {
     match now_ms % 5 {
         0 => Packing {
@@ -79,7 +80,7 @@ fn packing(now_ms: u64) -> Packing {
     }
 }
 
-/// Rows as a running transaction sees them: the committed rows with the transaction's own changes on top.
+/// The rows that a running transaction sees: the committed rows, with the transaction's own changes on top.
 pub(crate) struct View<'a> {
     live: &'a State,
     own: BTreeMap<Place, Option<Row>>,
@@ -141,8 +142,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the changes that the transaction leaves. A row that the transaction created and deleted again counts
-    /// as never written, so no reader has to wait for it.
+    /// Returns the net changes of the transaction. A row that the transaction created and deleted again counts as
+    /// never written, so no reader has to wait for it.
     pub(crate) fn changes(&self) -> Vec<Change> {
         let changed = self
             .own
@@ -178,7 +179,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns whether a key's row equals this row of the model. Does not compare the elements that a header names.
+/// Returns whether a key's row equals a row of the model. If the row is the header of a collection, its elements are
+/// not compared.
 pub(crate) fn is_row(row: RowRef<'_>, expected: &Row, scratch: &mut Vec<u8>) -> bool {
     if row.expiry_ms() != expected.expiry_ms || row.kind().shape() != expected.value.shape() {
         return false;
@@ -196,7 +198,7 @@ pub(crate) fn is_row(row: RowRef<'_>, expected: &Row, scratch: &mut Vec<u8>) -> 
     }
 }
 
-/// Returns whether a key's row, with the elements that it names, equals this row of the model.
+/// Returns whether a key's row, together with the elements of its collection, equals a row of the model.
 fn is_all(
     tx: &Tx<'_>,
     table: TableId,
@@ -213,8 +215,8 @@ fn is_all(
     Ok(elements && is_row(row, expected, scratch))
 }
 
-/// Runs the operations and compares every reply with the model. The outer error is an error of the engine, the inner
-/// one a contradiction.
+/// Runs the operations and compares every reply with the model. The outer error is an error of the engine; the inner
+/// error is a contradiction.
 pub(crate) fn perform(
     core: &Core,
     tx: &mut Tx<'_>,
@@ -241,7 +243,7 @@ pub(crate) fn perform(
 /// A description of what is wrong with a reply. `None`: the reply is right.
 type Wrong = Option<&'static str>;
 
-/// A transaction of the engine, with the model's view of the same transaction.
+/// A transaction of the engine, with the model's view of this transaction.
 struct Beside<'a, 't, 'v> {
     core: &'a Core,
     tx: &'a mut Tx<'t>,
@@ -275,7 +277,7 @@ impl Beside<'_, '_, '_> {
         }
     }
 
-    /// Returns the table of a database, with this transaction's own flushes and swaps taken into account.
+    /// Returns the table of a database. Takes this transaction's own flushes and swaps into account.
     fn table(&self, database: u8) -> TableId {
         let renewed = self.renewal.table(database);
         renewed.unwrap_or_else(|| self.core.database(database))
@@ -340,7 +342,7 @@ impl Beside<'_, '_, '_> {
         Ok(wrong.then_some("an expiry differs from the model"))
     }
 
-    /// Runs a rename (`moves`) or a copy.
+    /// Runs a rename if `moves`, otherwise a copy.
     fn transfer(&mut self, from: Place, to: Place, moves: bool) -> Result<Wrong, Error> {
         let keys = [from, to].map(|place| (self.table(place.0), key_bytes(place.1)));
         let [(table, key), (to_table, to_key)] = &keys;
@@ -390,7 +392,8 @@ fn draw_put(rng: &mut Rng, swarm: &Swarm, place: Place, now_ms: u64) -> Op {
     Op::Put(place, Content { seed, len }, expiry_ms)
 }
 
-/// Draws one operation. `live` has the present rows, so that most changes are drawn for a row of a suitable type.
+/// Chooses one operation at random. `live` has the present rows. Most changes of collections address a row of a
+/// suitable type.
 pub(crate) fn draw(rng: &mut Rng, swarm: &Swarm, live: &State, now_ms: u64, writes: bool) -> Op {
     let place = draw_place(rng, swarm);
     let kind = rng.u8(0..if writes { 20 } else { 4 });
@@ -410,7 +413,7 @@ pub(crate) fn draw(rng: &mut Rng, swarm: &Swarm, live: &State, now_ms: u64, writ
     }
 }
 
-/// Draws a place that holds a row. Returns `other` if no place does, and sometimes otherwise.
+/// Chooses, at random, a place that holds a row. Returns `other` in one of eight calls, or if no place holds a row.
 fn draw_taken(rng: &mut Rng, live: &State, other: Place) -> Place {
     if live.is_empty() || rng.u8(0..8) == 0 {
         return other;
@@ -444,7 +447,8 @@ fn draw_of_collections(rng: &mut Rng, swarm: &Swarm, live: &State, place: Place)
 mod tests {
     use super::*;
 
-    /// The oracle once demanded that readers wait for such a row. It reported the engine's right answer as a loss.
+    /// A test for an old error of the oracle. If one transaction had put and deleted a row, the oracle expected
+    /// readers of the row to wait for this transaction. The oracle reported the engine's right answer as a loss.
     #[test]
     fn a_row_that_is_put_and_deleted_in_one_transaction_was_never_written() {
         let row = Row {

@@ -1,4 +1,4 @@
-//! A restart after damage to the newest image. The other image must replace it.
+//! A restart after damage to the newest image. The older image must replace it.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use perdura_steal::Steal;
 use crate::over_core::damage_page;
 use crate::report::Check;
 
-/// An engine that reports on its restart.
+/// An engine that can return the report of its restart.
 pub(crate) trait Restarted: Sized {
     fn restart_report(&self) -> &RestartReport;
     fn checkpoint(&self) -> Result<()>;
@@ -39,15 +39,15 @@ impl Restarted for Steal {
     }
 }
 
-/// The disks as the engine's restart found them, a function that opens another engine on them, and one that compares
-/// this engine with the model.
+/// The inputs of a check that the older image can replace the newest image. They are the engine, the disks before the
+/// engine's restart, a function that opens a second engine, and a comparison with the model.
 pub(crate) struct OtherImage<'a, E, O, C> {
     pub engine: &'a E,
     pub before: &'a [Arc<SimDisk>],
-    /// The disks on which the pages of images are.
+    /// The disks that hold the pages of images.
     pub image_disks: &'a [Arc<SimDisk>],
     pub open: O,
-    /// Compares an engine with the rows of the world's engine.
+    /// Compares the second engine with the rows of the world's engine.
     pub compare: C,
 }
 
@@ -57,8 +57,8 @@ where
     O: Fn(&[Arc<SimDisk>]) -> Result<E>,
     C: Fn(&E) -> Check,
 {
-    /// Damages the newest image, wholly or in one page. A restart from the other image must lead to the same rows. So
-    /// must another restart after the next checkpoint.
+    /// Damages the newest image, wholly or in one page. A restart from the older image must then lead to the rows of
+    /// the world's engine. Another restart, after the next checkpoint, must lead to them too.
     pub fn check(&self, anchor: &Anchor, choice: u64) -> Check {
         let Some(newest) = anchor.newest_image() else {
             return Ok(());
@@ -85,7 +85,8 @@ where
             Err(error) if error.family() == Family::Corruption => return Ok(()),
             Err(error) => return Err(format!("a damaged image: {error}")),
         };
-        // The database may start from its only image if the image does not list the damaged page.
+        // If only one page was damaged, the database may start from its only image, because the image may not list
+        // that page.
         if !both && !one_page {
             return Err("the only image is damaged and yet the database started".to_owned());
         }

@@ -1,5 +1,5 @@
-//! The common parts of all worlds that run the product's engine. They open it on simulated disks. After a restart
-//! they compare it with a model, and with restarts that use other ways to the same state.
+//! The common parts of all worlds that run the product's engine. Each world opens the engine on simulated disks. After
+//! a restart the world compares the engine with a model, and with the results of other restarts.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::report::Check;
 use crate::restarted::{check_void, refused, started};
 use crate::swarm::{draw_schedule, pick};
 
-/// The group method, which here reads the streams backwards.
+/// A variant of the group method of restart. It reads the streams backwards.
 static BACKWARD: Method = Method {
     player: Player::Pages(PagePlayer::Group(Direction::Backward)),
     ..METHODS[0]
@@ -35,7 +35,7 @@ static BACKWARD: Method = Method {
 
 /// A reply that waits for its epoch.
 pub struct Promise {
-    /// The ticket: the epoch from which on the reply may be given.
+    /// The reply may be given once this epoch is durable on the rung `mirror`.
     pub(crate) ticket: u64,
     /// The newest epoch that the reply depends on.
     pub(crate) needs: u64,
@@ -45,12 +45,13 @@ engine!(Core, Promise, |core: &Core, promise: &Promise| {
     (promise.ticket <= core.wal().durable(Rung::Mirror).0).then_some(promise.needs)
 });
 
-/// Returns the anchor that is on a disk, if any. It may lack an image that a restart gave up after a failed read.
+/// Returns the anchor on a disk, if any. The anchor may lack an image, because a restart gives up an image that it
+/// could not read.
 pub(crate) fn anchor_of(disk: &SimDisk) -> Check<Option<Anchor>> {
     read_anchor(disk.life().as_ref()).map_err(|error| format!("the anchor: {error}"))
 }
 
-/// Returns the options of a restart of these disks by `methods`. The restart changes nothing on the disks.
+/// Returns the options of a dry run: a restart of these disks by `methods` that writes nothing to them.
 pub(crate) fn dry_run_options(
     env: &Env,
     methods: impl Into<Methods>,
@@ -64,7 +65,7 @@ pub(crate) fn dry_run_options(
     }
 }
 
-/// Returns whether nodes may hold log that these disks lack.
+/// Returns whether the anchor says that the nodes' log may be ahead of these disks.
 pub(crate) fn is_mirrored(disks: &[Arc<SimDisk>]) -> Check<bool> {
     Ok(anchor_of(&disks[0])?.is_some_and(|anchor| anchor.mirrored.is_some()))
 }
@@ -87,8 +88,8 @@ impl Machine<Core> {
         }
     }
 
-    /// Stops the use of nodes as a shutdown does, so that acknowledgements wait for the disk again. Returns whether
-    /// that succeeded.
+    /// Stops the use of nodes, like a clean shutdown. Acknowledgements then wait for the disk again. Returns false if
+    /// the nodes are still in use.
     fn end_of_nodes(&mut self) -> Check<bool> {
         let (Some(cluster), Some(core)) = (&mut self.cluster, &self.engine) else {
             return Ok(true);
@@ -115,8 +116,9 @@ impl Machine<Core> {
         }
     }
 
-    /// Shuts down cleanly at the end of few lives, if nothing prevents it. Sets `closed` to whether the anchor
-    /// records the clean shutdown; `None` if unknown.
+    /// Shuts down cleanly in one of 24 calls, if nothing prevents it. Sets `closed` to `Some(true)` if the anchor gets
+    /// the mark of a clean shutdown. Sets `closed` to `None` if writing the mark fails, because the anchor may have it
+    /// or not.
     pub(crate) fn close_cleanly_at_times(&mut self, closed: &mut Option<bool>) -> Check {
         if self.stopped || self.rng.u8(0..24) > 0 {
             return Ok(());
@@ -138,7 +140,7 @@ impl Machine<Core> {
                 *closed = Some(true);
             }
             Err(error) => {
-                // One of the anchor's two copies may have the mark of a clean shutdown.
+                // The mark of a clean shutdown may be in one of the anchor's two copies.
                 *closed = None;
                 self.tolerate("mark_clean", &error)?;
                 self.stopped = true;
@@ -152,23 +154,24 @@ impl Machine<Core> {
 pub(crate) trait OverCore {
     /// The rows that the model expects.
     type State;
-    /// The threads of restarts on copies: one restart in the first number has threads, and the second is the most
-    /// threads.
+    /// The pair (n, max). One in n of the restarts on copies chooses its number of threads at random, from 1 to max.
     const THREADS: (u8, usize) = (16, 3);
 
     /// Returns the machine, which has the disks, the clock and the engine.
     fn machine(&self) -> &Machine<Core>;
     /// Returns whether each stream has a separate disk.
     fn disks_apart(&self) -> bool;
-    /// Returns the options that the engine is opened with.
+    /// Returns the options for opening the engine.
     fn options(&self) -> CoreOptions;
-    /// Returns whether only steps of the run prepare segments, so that writers are refused until one is ready.
+    /// Returns whether segments are prepared only by steps of the run. The engine then refuses writers until a
+    /// segment is ready.
     fn prepares_by_steps(&self) -> bool;
     /// Returns whether the last life ended with the anchor's mark of a clean shutdown. `None`: unknown.
     fn closed_cleanly(&self) -> Option<bool>;
-    /// Returns the rows that must be there if all epochs up to `durable` survived and no later one did.
+    /// Returns the expected rows if exactly the epochs up to `durable` survived.
     fn state_at(&self, durable: u64) -> Self::State;
-    /// Returns the epoch up to which a restart has kept all commits, in the numbers that the model uses.
+    /// Returns the newest epoch with commits that the restart kept. A world whose model orders commits by checkpoint
+    /// returns the number of the restored checkpoint instead.
     fn survived(&self, core: &Core) -> u64 {
         core.report().durable_epoch
     }
@@ -176,7 +179,7 @@ pub(crate) trait OverCore {
     fn remembers(&self, _survived: u64) -> bool {
         true
     }
-    /// Returns whether changes are logged. If not, only images have them.
+    /// Returns whether the log gets the changes. If not, only images hold the changes.
     fn is_logged(&self) -> bool {
         true
     }
@@ -190,7 +193,7 @@ pub(crate) trait OverCore {
     fn make(&self, _: &Env) -> Result<(), Error> {
         Ok(())
     }
-    /// Returns the options of a restart of these disks by `methods`. The restart changes nothing on the disks.
+    /// Returns the options of a dry run: a restart of these disks by `methods` that writes nothing to them.
     fn dry_run_options(&self, env: &Env, methods: Methods, schedule: Schedule) -> RestartOptions {
         dry_run_options(env, methods, schedule)
     }
@@ -247,7 +250,7 @@ pub(crate) trait OverCore {
         self.open_in(env)
     }
 
-    /// Compares a restart without damage with the model.
+    /// Compares the model with the result of a restart from undamaged disks.
     fn verify(&self, core: &Core) -> Check {
         let (report, machine) = (core.report(), self.machine());
         let (durable, survived) = (report.durable_epoch, self.survived(core));
@@ -266,16 +269,17 @@ pub(crate) trait OverCore {
             .map_err(|what| format!("after the restart at epoch {durable}: {what}"))
     }
 
-    /// Checks other ways to the same rows. Every level of parallelism must lead to the same rows. After damage to the
-    /// newest image, wholly or in one page, a restart from the other image must lead to the same rows. So must
-    /// another restart after the next checkpoint. `before` are the disks as the restart found them.
+    /// Repeats the database's own restart in other ways, and checks that the rows are equal. The first repeats run at
+    /// every level of parallelism. The next repeat uses the older image, because the newest image is damaged, wholly
+    /// or in one page. The last repeat follows one more checkpoint. `before` holds the disks as they were before the
+    /// database's own restart.
     fn check_other_ways(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
         let core = self.machine().engine();
         self.check_levels(before, choice)?;
         self.check_images(&before[0])?;
         if !self.is_logged() || is_mirrored(before)? {
-            // Without a log, no other image can replace a damaged one. With nodes, it could do so only together with
-            // the nodes' log.
+            // Without a log, the older image cannot replace a damaged one. With nodes, it could do so only together
+            // with the nodes' log.
             return Ok(());
         }
         let Some(anchor) = anchor_of(&before[0])? else {
@@ -293,8 +297,8 @@ pub(crate) trait OverCore {
         standby.check(&anchor, choice)
     }
 
-    /// Checks that a restart leads to the same rows at every level of parallelism, in every order of jobs that a
-    /// level allows, and in both reading directions.
+    /// Checks that restarts lead to equal rows at every level of parallelism, in random orders of jobs, and in both
+    /// reading directions. A job is a part of the restart's work that one thread does.
     fn check_levels(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
         let mut rng = Rng::with_seed(choice);
         let methods = match self.is_logged() {
@@ -321,7 +325,7 @@ pub(crate) trait OverCore {
         Ok(())
     }
 
-    /// Checks every page that a complete image lists: its checksum and its digest. The digests must add up to the
+    /// Checks the checksum and the digest of every page that a complete image lists. The digests must add up to the
     /// image's proof.
     fn check_images(&self, disk: &SimDisk) -> Check {
         let core = self.machine().engine();
@@ -362,7 +366,7 @@ pub(crate) trait OverCore {
         Ok(())
     }
 
-    /// Returns the digest of the rows that a restart recovers from these disks. The restart changes nothing on them.
+    /// Returns the digest of the rows that a dry run recovers. The dry run writes nothing to these disks.
     fn dry_run(&self, disks: &[Arc<SimDisk>], methods: Methods, schedule: Schedule) -> Check<u64> {
         let anchor = anchor_of(&disks[0])?;
         let writes = anchor.as_ref().is_some_and(writes_in_place);
@@ -373,7 +377,7 @@ pub(crate) trait OverCore {
         });
         let mut options = self.dry_run_options(&env, methods, schedule);
         if anchor.is_some_and(|anchor| anchor.mirrored.is_some()) {
-            // The restart ends where the disks' log ends, without the part that only nodes hold.
+            // Nodes may hold a further part of the log. This restart ends where the disks' log ends.
             options.tail = Tail::GivenUp;
         }
         match restart(&options) {
@@ -384,9 +388,9 @@ pub(crate) trait OverCore {
         }
     }
 
-    /// Checks a restart after damage. The restart must fail with an error of the corruption family, or recover
-    /// exactly a durable prefix that reaches at least to `evidence`. Returns the epoch of this prefix, or `None`
-    /// after an error.
+    /// Checks a restart after damage. The restart must fail with an error of the corruption family, or recover whole
+    /// epochs without a gap. Their last epoch must be at least `evidence`. Returns this last epoch, or `None` after
+    /// an error.
     fn check_damaged(
         &self,
         disks: &[Arc<SimDisk>],
@@ -414,7 +418,7 @@ pub(crate) trait OverCore {
     }
 }
 
-/// Flips a byte in one of the pages that hold data.
+/// Flips a byte in a page that holds data.
 pub(crate) fn damage_page(disk: &SimDisk, path: &str, choice: u64) {
     let Ok(bytes) = disk.read_all(path) else {
         return;

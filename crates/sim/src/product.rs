@@ -16,7 +16,8 @@ use crate::report::Check;
 use crate::swarm::{draw_schedule, pick};
 use crate::world::World;
 
-/// After this many purge steps no orphan may be left.
+/// The maximum number of purge steps that may be needed to remove all orphans. An orphan is an element of a collection
+/// that no key names any more.
 const PURGES_MAX: u32 = 100_000;
 
 impl Lives for World {
@@ -61,7 +62,7 @@ impl Lives for World {
     }
 
     fn try_again(&mut self) {
-        // A failed restart may have removed the mark of a clean shutdown.
+        // The failed restart may have removed the mark of a clean shutdown.
         self.closed_cleanly = None;
     }
 
@@ -79,9 +80,10 @@ impl Lives for World {
         self.check_damaged(disks, self.evidence, damage)
     }
 
-    /// At the end, purges until no orphan is left. Then deletes everything and checks that no page is left.
+    /// Purges at the end of the run until no orphan is left. In some runs, then deletes everything and checks that no
+    /// page is left.
     fn clean_up(&mut self) -> Check {
-        // A disturbed restart may have left a disk full, and the purge would wait for ever.
+        // A disturbed restart may have left a disk full. Then the purge would wait for ever.
         faults::clear(&self.disks);
         self.drafts.clear();
         self.purge_all()?;
@@ -115,7 +117,7 @@ impl Lives for World {
 }
 
 impl World {
-    /// Purges until no orphan is left, or until the engine fails as it may.
+    /// Purges until no orphan is left, or until an injected fault makes the engine fail.
     fn purge_all(&mut self) -> Check {
         for turn in 0..PURGES_MAX {
             if self.stopped || self.orphan_rows() == 0 {
@@ -141,7 +143,7 @@ impl World {
         ids.map(|id| core.heap().lock(id).orphan_rows()).sum()
     }
 
-    /// Counts the rare states that the last restart started from.
+    /// Counts how often each rare state occurs in the database after a restart.
     fn mark_reached(&mut self) {
         let core = self.core();
         let (mut rows, mut abroad) = (0, 0);

@@ -5,30 +5,31 @@ use std::collections::BTreeMap;
 use perdura_device::CrashProfile;
 use serde::Serialize;
 
-/// The result of a step. The error is a description of a contradiction.
+/// The result of a step. The error describes a contradiction.
 pub type Check<T = ()> = Result<T, String>;
 
-/// The engine and the transactions that are simulated.
+/// The engine and the kind of transactions to simulate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// The product: whole transactions under partition latches.
     Executor,
     /// The paper's setting: interleaved transactions with slot locks.
     Steal,
-    /// Executor and steal alternately, by seed.
+    /// `Executor` and `Steal` in turn, as the seed decides.
     #[default]
     Both,
     /// The product's typed tables and procedures.
     Tables,
     /// Typed tables and a tree in one database.
     Mixed,
-    /// The product with its archive: runs, merging, backups, lost disks and restores.
+    /// The product with its archive of sorted log files. Archive files are merged, backups are taken, and lost disks
+    /// are restored.
     Archive,
-    /// Interleaved transactions that change rows of a tree by their keys.
+    /// Interleaved transactions that address rows of a tree by key.
     Tree,
     /// The product with the newest part of its log in the memory of nodes.
     Mirror,
-    /// Steal, executor, tables and mixed alternately, by seed.
+    /// `Steal`, `Executor`, `Tables` and `Mixed` in turn, as the seed decides.
     All,
 }
 
@@ -72,11 +73,11 @@ pub struct CrashOptions {
     pub seed: u64,
     /// The number of runs.
     pub runs: u64,
-    /// The number of log streams. `None`: it is drawn for each run.
+    /// The number of log streams. `None`: each run chooses the number at random.
     pub streams: Option<u8>,
-    /// The profile that decides which unsynced writes survive a crash. `None`: drawn for each crash.
+    /// The crash profile, which chooses the surviving unsynced writes. `None`: each crash chooses a profile at random.
     pub profile: Option<CrashProfile>,
-    /// The number of violations after which the simulation stops.
+    /// The number of violations that ends the simulation.
     pub violations_max: usize,
 }
 
@@ -93,7 +94,7 @@ impl Default for CrashOptions {
     }
 }
 
-/// A run that contradicted the oracle.
+/// A run with a result that contradicted the oracle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
     /// The run's seed.
@@ -107,12 +108,12 @@ pub struct Violation {
 /// The counts of a simulation.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct CrashReport {
-    /// Runs that count: each with at least 20 transactions, a completed checkpoint, a crash, a
-    /// restart and a full comparison.
+    /// The number of runs that count. Each has at least 20 transactions, a completed checkpoint, a crash, a restart
+    /// and a full comparison.
     pub runs: u64,
     /// The number of runs that count, by the name of their mode.
     pub runs_by_mode: BTreeMap<&'static str, u64>,
-    /// Crashes, including those within restarts.
+    /// Crashes, including crashes within restarts.
     pub crashes: u64,
     /// Restarts that succeeded and were compared with the model.
     pub restarts: u64,
@@ -120,24 +121,24 @@ pub struct CrashReport {
     pub checkpoints: u64,
     /// Transactions that committed or only read.
     pub transactions: u64,
-    /// Replies that could be given because their epoch was durable.
+    /// Replies that clients got because their epoch was durable.
     pub acknowledged: u64,
     /// Faults injected, by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// The number of restarts that started from each rare state, by the state's name.
+    /// The number of times that runs reached each rare state, by the state's name.
     pub reached: BTreeMap<&'static str, u64>,
     /// The violations that were found.
     pub violations: Vec<Violation>,
-    /// The duration of the simulation, seconds.
+    /// The duration of the simulation, in seconds.
     pub seconds: f64,
-    /// Runs in a second.
+    /// The number of runs in one second.
     pub runs_per_second: f64,
-    /// A hash over everything that happened: equal for equal seeds.
+    /// A hash over everything that happened. Equal seeds give equal hashes.
     pub trace: u64,
 }
 
 impl CrashReport {
-    /// Adds the counts of some runs.
+    /// Adds the counts of a run.
     pub(crate) fn absorb(&mut self, part: &Tally) {
         assert!(
             part.restarts <= part.crashes + 1 && part.acknowledged <= part.transactions,

@@ -1,5 +1,6 @@
-//! The checks of a restart in every world, for any rows. The restart kept everything that it had to keep. It found
-//! damage only if a fault explains it. After bit rot it refused, or kept everything that evidence remained of.
+//! The checks of a restart in every world, for any rows. The restart must have kept every epoch that must survive. It
+//! may have found damage only if a fault explains the damage. After bit rot, it must have refused to start, or kept
+//! every epoch that the remaining evidence proves durable.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use perdura_recovery::RestartReport;
 use crate::machine::{Engine, Machine};
 use crate::report::Check;
 
-/// Returns whether an injected fault made a read of this disk fail. The restart may take the unread bytes for
+/// Returns whether an injected fault made a read of this disk fail. The restart may treat the unread bytes as
 /// damaged.
 fn read_failed(disk: &SimDisk) -> bool {
     disk.faults()
@@ -25,7 +26,7 @@ pub(crate) fn has_rotted(disk: &SimDisk) -> bool {
 }
 
 impl<E: Engine> Machine<E> {
-    /// Checks that a restart that kept the epochs up to `kept` has lost nothing that was acknowledged.
+    /// Checks that a restart has lost no acknowledged epoch. The restart kept the epochs up to `kept`.
     pub(crate) fn check_kept(&self, kept: u64) -> Check {
         if kept < self.must_survive {
             return Err(format!(
@@ -36,7 +37,8 @@ impl<E: Engine> Machine<E> {
         Ok(())
     }
 
-    /// Checks that a restart has found an image damaged only if a disk has failed to read or has rotted.
+    /// Checks that a fault explains any damaged image that the restart found. The fault is a failed read of a disk, or
+    /// rot of a disk.
     pub(crate) fn check_images_met(&self, report: &RestartReport) -> Check {
         let unusable = |note: &String| note.contains("cannot be used");
         let damaged = report.pages_rebuilt > 0 || report.notes.iter().any(unusable);
@@ -50,7 +52,8 @@ impl<E: Engine> Machine<E> {
         Ok(())
     }
 
-    /// Counts a restart that has been compared and made all epochs up to `durable` durable. The next life begins.
+    /// Counts a restart after its comparison with the model. The restart made all epochs up to `durable` durable, and
+    /// the next life begins.
     pub(crate) fn count_restart(&mut self, durable: u64) {
         self.must_survive = durable;
         self.evidence = durable;
@@ -59,8 +62,7 @@ impl<E: Engine> Machine<E> {
     }
 }
 
-/// Checks that the engine does not use an epoch again that the restart found in a void block. `current` is the open
-/// epoch.
+/// Checks that the engine does not reuse the epoch of a void block. `current` is the open epoch.
 pub(crate) fn check_void(report: &RestartReport, current: u64) -> Check {
     let durable = report.durable_epoch;
     if report.void_blocks > 0 && current < durable + 2 {
@@ -72,8 +74,9 @@ pub(crate) fn check_void(report: &RestartReport, current: u64) -> Check {
     Ok(())
 }
 
-/// Checks an open of damaged disks. Returns `None` after an error of the corruption family. Otherwise returns the
-/// engine, and the epoch up to which the engine `kept` all transactions. That epoch must not be below `evidence`.
+/// Checks the result of opening damaged disks. Returns `None` after an error of the corruption family. `kept` computes
+/// the last epoch that the engine has kept and that has transactions. Returns the engine and this epoch, if the epoch
+/// is at least `evidence`.
 pub(crate) fn started<E>(
     opened: Result<E, Error>,
     kept: impl FnOnce(&E) -> u64,
@@ -93,7 +96,7 @@ pub(crate) fn started<E>(
     Ok(Some((engine, kept)))
 }
 
-/// Checks that an error of an open after damage belongs to the corruption family.
+/// Checks that the error of an open after damage belongs to the corruption family.
 pub(crate) fn refused(error: &Error, damage: &str) -> Check {
     match error.family() {
         Family::Corruption => Ok(()),

@@ -1,4 +1,4 @@
-//! Runs one seed after another, each in its mode, and reports.
+//! Runs seeds in order, each in its mode, and reports the results.
 
 use perdura_base::num::{to_u64, to_usize};
 use perdura_device::{Clock, SystemClock};
@@ -9,13 +9,13 @@ use crate::report::{Check, CrashOptions, CrashReport, Mode, Tally, Violation};
 use crate::swarm::Swarm;
 use crate::world::World;
 
-/// The number of runs between two reports of progress.
+/// The number of runs from one progress report to the next.
 const PROGRESS_RUNS: u64 = 256;
 
-/// The modes that [`Mode::All`] takes in turn.
+/// The modes that [`Mode::All`] uses in turn.
 const ALL_IN_TURN: [Mode; 4] = [Mode::Steal, Mode::Executor, Mode::Tables, Mode::Mixed];
 
-/// Runs the simulator. Calls `progress` with the report so far.
+/// Runs the simulator. Calls `progress` with the report so far, from time to time and at the end.
 pub fn run(options: &CrashOptions, mut progress: impl FnMut(&CrashReport)) -> CrashReport {
     let clock = SystemClock::new();
     let seconds = || std::time::Duration::from_nanos(clock.mono_ns()).as_secs_f64();
@@ -73,7 +73,7 @@ fn replay_command(seed: u64, options: &CrashOptions) -> String {
     command
 }
 
-/// Runs one seed in the requested mode. If several modes are requested, the seed chooses one.
+/// Runs one seed in the requested mode. If the request covers several modes, the seed chooses one mode.
 fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
     match mode_of(seed, options) {
         Mode::Steal => crate::steal::run_seed(seed, options),

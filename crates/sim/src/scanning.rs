@@ -1,4 +1,4 @@
-//! The model of a scan of keys, which continues between other steps and across crashes.
+//! The model of a scan of keys. The scan continues between other steps and across crashes.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use crate::model::{Change, State};
 pub(crate) struct Scanning {
     pub database: u8,
     pub cursor: u64,
-    /// The keys that the scan must still return: they existed when it began, were never deleted, and were not yet
-    /// returned.
+    /// The keys that the scan must still return. They existed when the scan began, were never deleted, and were not
+    /// yet returned.
     pub due: BTreeSet<u8>,
 }
 
 impl Scanning {
-    /// Removes keys that these changes delete, or make expire: the scan need not return them.
+    /// Removes the keys that these changes delete or give an expiry. The scan need not return them.
     pub(crate) fn note(&mut self, changes: &[Change]) {
         for change in changes {
             match change {
@@ -37,7 +37,8 @@ impl Scanning {
         }
     }
 
-    /// Removes keys that did not survive a restart, or that expire: the scan need not return them.
+    /// Removes the keys that do not exist after a restart, and the keys that have an expiry. The scan need not return
+    /// these keys.
     pub(crate) fn restart(&mut self, live: &State) {
         let there = |key: &u8| live.get(&(self.database, *key));
         self.due

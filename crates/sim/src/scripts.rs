@@ -1,10 +1,10 @@
-//! Scripts: transactions whose operations a Luau script requests one by one. The script ends by itself, with an
-//! error, at a limit or by a kill.
+//! Scripts: transactions with operations that a Luau script requests one by one. The script ends normally, raises an
+//! error, exceeds a limit, or is killed.
 //!
-//! The script is run by the crate that the server runs scripts with, in a transaction of the engine. The script
-//! declares only its first key or none. So the engine may undo it and run it again with more partitions. Each of
-//! these runs must request the same operations and see the same clock. A script that ends with an error keeps what it
-//! has done. A script that passes a limit or is killed has done nothing.
+//! The crate `perdura_script`, which the server also uses, runs the script in a transaction of the engine. The script
+//! declares only its first key or none. So the engine may undo the script and run it again with more partitions. All
+//! runs of a script must request equal operations and see one clock reading. If a script ends with an error, its
+//! changes are kept. If it passes a limit or is killed, they are undone.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -17,11 +17,12 @@ use perdura_script::{Alarm, Ask, Code, Failure, Halt, Host, Input, Limits, Runti
 use crate::ops::{Op, View, perform};
 use crate::report::Check;
 
-/// The text of the script. It requests operations in a random order, and its last request brings about its end.
+/// The text of the script. The script requests operations in a random order. Its last request makes it end in the way
+/// that [`Ending`] names.
 const SOURCE: &[u8] = include_bytes!("scripts.luau");
 /// The name under which the script is compiled.
 const NAME: &str = "5c71";
-/// The limits of a script. They are low. The time limit is reached when the alarm rings.
+/// The limits of a script. They are low, so that scripts reach them. The time limit is reached when the alarm rings.
 const LIMITS: Limits = Limits {
     memory_bytes: 4 << 20,
     time: std::time::Duration::from_secs(1),
@@ -29,14 +30,14 @@ const LIMITS: Limits = Limits {
     source_bytes: 1 << 16,
 };
 thread_local! {
-    /// The runtime, which all scripts of this thread share. No script leaves any state for the next one.
+    /// The runtime, which all scripts of this thread share. No script leaves state for the next script.
     static RUNTIME: RefCell<(Runtime, Alarm)> = RefCell::new(Runtime::with_alarm(LIMITS));
 }
 
-/// The end of a script.
+/// The drawn end of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// The script ends by itself.
+    /// The script ends normally.
     Well,
     /// The script raises an error that it does not catch. Its changes are kept.
     Error,
@@ -52,8 +53,8 @@ pub(crate) enum Ending {
 
 impl Ending {
     pub(crate) fn draw(rng: &mut Rng) -> Ending {
-        // Reaching a limit destroys the virtual machine, and making a new one is most of the cost of scripts. So
-        // limits are rare.
+        // Limits are rarely drawn, because a script that reaches a limit destroys its virtual machine. Most of the cost
+        // of scripts is making new virtual machines.
         match rng.u8(0..128) {
             0..=11 => Ending::Error,
             12..=23 => Ending::Kill,
@@ -64,12 +65,12 @@ impl Ending {
         }
     }
 
-    /// Returns whether the engine undoes all changes of a script with this end.
+    /// Returns whether the engine undoes all changes of a script that ends like this.
     pub(crate) fn undoes(self) -> bool {
         !matches!(self, Ending::Well | Ending::Error)
     }
 
-    /// Returns the end's name in the report.
+    /// Returns the name of this end in the report.
     pub(crate) fn mark(self) -> &'static str {
         match self {
             Ending::Well => "script",
@@ -86,7 +87,7 @@ impl Ending {
 pub(crate) struct Script {
     /// The operations that the script may request.
     pub ops: Vec<Op>,
-    /// The way in which the script ends.
+    /// The end of the script.
     pub ending: Ending,
     /// The number of operations that the script requests before it ends.
     pub calls: usize,
@@ -94,7 +95,7 @@ pub(crate) struct Script {
     pub seed: u64,
     /// The indexes of the operations that the script requested in its longest run.
     asked: Vec<usize>,
-    /// The number of times that the engine has run the script.
+    /// The number of times that the engine has run the script so far.
     pub runs: u64,
 }
 
@@ -110,13 +111,13 @@ impl Script {
         }
     }
 
-    /// Returns the operations that the script requested.
+    /// Returns the operations that the script requested in its longest run.
     pub(crate) fn done(&self) -> Vec<Op> {
         self.asked.iter().map(|at| self.ops[*at].clone()).collect()
     }
 
-    /// Runs the script in a transaction that began at the given time. The outer error is an error of the engine, the
-    /// inner one a contradiction.
+    /// Runs the script in a transaction that began at `now_ms`. The outer error is an error of the engine; the inner
+    /// error is a contradiction.
     pub(crate) fn run(
         &mut self,
         core: &Core,
@@ -184,7 +185,7 @@ impl Script {
         }
     }
 
-    /// Returns the script's reply: the sum of the numbers of the operations that it requested.
+    /// Returns the expected reply of the script: the sum of the requested operations' numbers, which begin at 1.
     fn reply(&self) -> Vec<u8> {
         let sum: usize = self.asked.iter().map(|at| at + 1).sum();
         format!(":{sum}\r\n").into_bytes()
@@ -195,7 +196,7 @@ fn killed() -> Error {
     Error::Usage("the script was killed".into())
 }
 
-/// A transaction in which a script runs.
+/// A transaction with a running script.
 struct Inside<'a, 't, 'v> {
     core: &'a Core,
     tx: &'a mut Tx<'t>,

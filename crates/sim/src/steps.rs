@@ -18,11 +18,11 @@ use crate::world::World;
 
 pub(crate) use snapshot::Reading;
 
-/// The panic by which a client abandons its transaction. The panic hook does not print it.
+/// The payload of the panic by which a client abandons its transaction. The panic hook does not print this panic.
 struct ChangedMind;
 
 impl World {
-    /// Takes one step, drawn by the run's odds.
+    /// Does one step. Chooses the kind of step at random, by the run's odds.
     pub(crate) fn draw_step(&mut self) -> Check {
         let odds = self.swarm.odds.all();
         match self.machine.draw_kind(&odds) {
@@ -70,8 +70,9 @@ impl World {
 
     fn declare(&self, ops: &[Op]) -> PartitionSet {
         let core = self.core();
-        // In some runs a transaction declares only its first operation: the engine undoes and repeats a transaction
-        // that meets an undeclared partition. The partition of a renamed collection's elements is never declared.
+        // In some runs a transaction declares only its first operation. If it then touches an undeclared partition,
+        // the engine undoes and repeats it. A transaction never declares the partition that holds the elements of a
+        // renamed collection.
         let careless = self.seed.is_multiple_of(3);
         let mut parts = PartitionSet::empty();
         for op in if careless { &ops[..1] } else { ops } {
@@ -92,7 +93,8 @@ impl World {
         self.transact_ops(&ops, gives_up)
     }
 
-    /// Runs operations as one transaction, and compares the replies with the model.
+    /// Runs the operations as one transaction, and compares their replies with the model. The client abandons the
+    /// transaction if `gives_up`.
     pub(crate) fn transact_ops(&mut self, ops: &[Op], gives_up: bool) -> Check {
         let parts = self.declare(ops);
         let now_ms = self.clock.wall_us() / 1000;
@@ -102,8 +104,8 @@ impl World {
         let mut changes = Vec::new();
         let renews = |op: &Op| matches!(op, Op::Flush(_) | Op::Swap(..));
         let renews = ops.iter().any(renews);
-        // A panic while the engine itself works on partitions would stop the database, so the client does not panic
-        // then.
+        // A flush or a swap makes the engine itself work on partitions. A panic then would stop the database, so the
+        // client does not panic.
         let panics = gives_up && !renews && ops.len() % 2 == 1;
         let transaction = || {
             core.transact(&parts, |tx| {
@@ -149,7 +151,7 @@ impl World {
             return self.model.newest();
         };
         let of = |place: &Place| {
-            // A command that finds no key, or a key of another type, has read the key's row but no element.
+            // A command that finds no key, or a key of another type, reads only the key's row. It reads no element.
             let row = self.model.live().get(place);
             let row = row.filter(|row| row.is_visible(now_ms));
             let reads = row.is_some_and(|row| match op {
@@ -211,7 +213,7 @@ impl World {
         }
     }
 
-    /// Purges expired rows from the partitions, one partition after another.
+    /// Purges the expired rows of one partition. The next call purges the next partition.
     pub(crate) fn purge(&mut self) -> Check {
         let partitions = u64::from(self.swarm.options.partitions);
         let now_ms = self.clock.wall_us() / 1000;

@@ -1,5 +1,5 @@
-//! Streams in the model: their entries by number, one group with three consumers, and its pending entries. This module
-//! also draws the changes, and compares model and engine.
+//! Streams in the model. A stream has numbered entries and one group with three consumers and pending entries. This
+//! module also chooses random changes of streams, and compares the model with the engine.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::content::Content;
 
 const GROUP: &[u8] = b"group";
 const FIELD: &[u8] = b"field";
-/// The number of stream entries in a millisecond.
+/// The number of entries that have the same millisecond in their ids.
 const IN_MS: u64 = 5;
 
 /// A stream in the model.
@@ -21,11 +21,11 @@ const IN_MS: u64 = 5;
 pub struct StreamModel {
     /// The present entries, by number.
     entries: BTreeMap<u64, Content>,
-    /// The number of the last entry that was added. 0: the stream has never existed.
+    /// The number of the newest entry. 0: the stream has never existed.
     last: u64,
-    /// The number of the last entry that was delivered.
+    /// The number of the entry that was last delivered to the group.
     delivered: u64,
-    /// For each pending entry, the consumer that it was delivered to and the number of its deliveries.
+    /// A map from each pending entry to its consumer and the count of its deliveries.
     pending: BTreeMap<u64, (u8, u64)>,
 }
 
@@ -37,16 +37,16 @@ pub(crate) enum StreamEdit {
     Delete(Vec<usize>),
     /// Deletes all but the given number of entries.
     Trim(usize),
-    /// Gives a consumer the given number of entries. If true, the entries are then pending. If false, they need no
-    /// acknowledgement.
+    /// Delivers at most the given count of new entries to a consumer. With `true`, the entries are pending until they
+    /// are acknowledged. With `false`, they need no acknowledgement.
     Deliver(u8, usize, bool),
-    /// Acknowledges the given number of pending entries, beginning with the first.
+    /// Acknowledges at most the given count of pending entries, the oldest first.
     Acknowledge(usize),
-    /// Gives a consumer the given number of pending entries, beginning with the first.
+    /// Gives a consumer at most the given count of pending entries, the oldest first.
     Claim(u8, usize),
     /// Deletes a consumer and its pending entries.
     DeleteConsumer(u8),
-    /// Deletes the group with all consumers. Then creates a new group at the old group's position.
+    /// Deletes the group with all its consumers. Then creates a new group at the old group's position.
     Renew,
 }
 
@@ -70,7 +70,8 @@ fn bytes_of(content: Content) -> Vec<u8> {
 impl StreamEdit {
     pub(crate) fn draw(rng: &mut Rng, count: usize, item: impl FnMut() -> Content) -> StreamEdit {
         let consumer = rng.u8(0..3);
-        // Drawn without advancing `rng`, so that old seeds still lead to the runs that they led to.
+        // A clone of `rng` draws this number. `rng` itself does not advance, so that old seeds still lead to the same
+        // runs.
         let aside = rng.clone().u8(..);
         match rng.u8(0..16) {
             0..=5 => StreamEdit::Add(std::iter::repeat_with(item).take(count).collect()),
@@ -267,7 +268,7 @@ impl StreamModel {
         self.entries.len()
     }
 
-    /// Returns the numbers of the entries at these indexes, each once.
+    /// Returns the numbers of the entries at these indexes, without duplicates. An index beyond the end wraps around.
     fn at(&self, places: &[usize]) -> Vec<u64> {
         let numbers: Vec<u64> = self.entries.keys().copied().collect();
         let place = |place: &usize| place.checked_rem(numbers.len()).map(|at| numbers[at]);
@@ -277,21 +278,22 @@ impl StreamModel {
         found
     }
 
-    /// Returns the first `count` entries that have not been delivered to the group.
+    /// Returns the numbers of the first `count` entries that were not yet delivered to the group.
     fn new_ones(&self, count: usize) -> Vec<u64> {
         let new = self.entries.range(self.delivered + 1..);
         new.map(|(number, _)| *number).take(count).collect()
     }
 
-    /// Returns whether a stream of the engine with `rows` rows equals this model in every way of reading it.
+    /// Returns whether a stream of the engine equals this model. Reads the stream in every possible way. `rows` is the
+    /// stream's count of rows.
     pub(crate) fn is(&self, stream: &Stream<'_>, rows: u64) -> bool {
         self.has_entries(stream).unwrap_or(false)
             && self.has_pending(stream).unwrap_or(false)
             && self.rows_in(stream).is_ok_and(|known| known == rows)
     }
 
-    /// Returns the number of rows that the stream has in the engine: its head, its nodes, its group, and two rows
-    /// each for every consumer and every pending entry.
+    /// Returns how many rows the engine needs for the stream. The head, the group and each node take one row. Each
+    /// consumer and each pending entry take two rows.
     fn rows_in(&self, stream: &Stream<'_>) -> Result<u64, Fault> {
         let consumers = match stream.group(GROUP)? {
             Some(group) => stream.consumers(&group)?.len(),

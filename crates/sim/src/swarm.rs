@@ -1,5 +1,6 @@
-//! The character of a run. Each seed switches features on and off and shifts the odds of the others. So runs differ
-//! more than a single mixture would allow (swarm testing).
+//! The character of a run: the features, sizes and odds that its seed chooses. Each seed turns some features on and
+//! some off, and changes the odds of the others. Runs therefore differ more than with one fixed set of odds (swarm
+//! testing).
 //!
 //! # Source
 //! Groce et al., *Swarm Testing*, ISSTA 2012.
@@ -17,35 +18,35 @@ use crate::course::Course;
 pub struct Swarm {
     /// True if each stream has a separate disk.
     pub disks_apart: bool,
-    /// The options of the engine that are fixed when the database is created.
+    /// The engine's options, fixed at the creation of the database.
     pub options: CoreOptions,
-    /// The part of the character that every world has.
+    /// The part of the character that all simulated worlds have in common.
     pub course: Course,
-    /// The number of collection shapes that are drawn: all of them, or all but streams.
+    /// The number of collection shapes among which the run chooses: 5 with streams, 4 without streams.
     pub shapes: usize,
-    /// True if every new collection is a stream, whatever shape is drawn.
+    /// True if every new collection is a stream, whatever shape the random choice gives.
     pub streams_alone: bool,
-    /// Odds that a transaction is a script, of 100.
+    /// Odds, out of 100, that a transaction is a script.
     pub scripts: u8,
     /// The number of keys in a database.
     pub keys: u8,
     /// The number of databases in use.
     pub databases: u8,
-    /// Odds of medium and large values, of 100.
+    /// Odds, out of 100, that a value is medium or large.
     pub medium: u8,
-    /// Odds of values longer than a page, of 100.
+    /// Odds, out of 100, that a value is longer than a page.
     pub large: u8,
-    /// Odds of an expiry, of 100.
+    /// Odds, out of 100, that a key gets an expiry.
     pub expiry: u8,
-    /// Odds that an operation concerns collections, of 100.
+    /// Odds, out of 100, that an operation concerns collections.
     pub collections: u8,
-    /// The number of names of fields and members in use.
+    /// The number of field and member names in use.
     pub names: u16,
-    /// Odds of elements too long for a packed collection, of 100.
+    /// Odds, out of 100, that an element is too long for a packed collection.
     pub long: u8,
-    /// Odds that a change affects many elements, of 100.
+    /// Odds, out of 100, that a change affects many elements.
     pub bulk: u8,
-    /// Odds of the kinds of step.
+    /// Odds of each kind of step.
     pub odds: Odds,
 }
 
@@ -110,13 +111,14 @@ pub(crate) fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.usize(0..of.len())]
 }
 
-/// Picks an element without advancing `rng`.
+/// Picks an element with a clone of `rng`, so that `rng` itself does not advance.
 fn pick_aside<T: Copy>(rng: &Rng, of: &[T]) -> T {
     let drawn = usize::from(rng.clone().u16(..));
     of[drawn % of.len()]
 }
 
-/// Draws the number of streams: 16 in one of 64 runs, otherwise at most 8 and mostly few.
+/// Chooses the number of streams at random. One of 64 runs has 16 streams. The other runs have 1 to 8 streams, mostly
+/// 1 or 2.
 pub(crate) fn draw_streams(rng: &mut Rng) -> u8 {
     if rng.u8(0..64) == 0 {
         return 16;
@@ -129,18 +131,18 @@ pub(crate) fn draw_streams(rng: &mut Rng) -> u8 {
     )
 }
 
-/// Returns the weight of a kind of step, which is up to four times `base`.
+/// Returns the weight of a kind of step: `base` times 1, 2 or 4.
 pub(crate) fn shift(rng: &mut Rng, base: u32) -> u32 {
     base * pick(rng, &[1, 2, 2, 4])
 }
 
-/// Returns the weight of a kind of step that occurs in only half of the runs.
+/// Returns the weight of a kind of step: `base` in half of the runs, else 0.
 pub(crate) fn sometimes(rng: &mut Rng, base: u32) -> u32 {
     if rng.bool() { base } else { 0 }
 }
 
-/// Draws a schedule on one thread for a restart at this level. The schedule has a seed for the order of the jobs, and
-/// memory for waiting records, often too little.
+/// Chooses, at random, a schedule for a restart at this level on one thread. The schedule's seed orders the restart's
+/// jobs. The schedule often has too little memory for waiting records.
 pub(crate) fn draw_schedule(rng: &mut Rng, level: Level) -> Schedule {
     let usual = Schedule::inline(level, rng.u64(..));
     Schedule {
@@ -150,7 +152,7 @@ pub(crate) fn draw_schedule(rng: &mut Rng, level: Level) -> Schedule {
 }
 
 impl Swarm {
-    /// Draws the character of a seed.
+    /// Draws the character for a seed.
     #[must_use]
     pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
         let streams = streams.unwrap_or_else(|| draw_streams(rng));
@@ -158,7 +160,8 @@ impl Swarm {
         let options = CoreOptions {
             partitions: pick(rng, &[2, 2, 4, 8]),
             chunk_pages: pick(rng, &[2, 4]),
-            // Drawn without advancing `rng`, so that old seeds still lead to the runs that they led to.
+            // A clone of `rng` draws this value. `rng` itself does not advance, so that old seeds still lead to the
+            // same runs.
             segment_bytes: pick_aside(rng, &[65536, 65536, 131_072, 524_288, 200 * 4096]),
             segment_bytes_first: 65536,
             block_bytes_max: pick(rng, &[8192, 16384]),
@@ -222,8 +225,8 @@ impl Swarm {
         swarm
     }
 
-    /// Returns the character with scripts for some seeds, and with streams as the only collections for others. Only
-    /// the seed decides this, so that old seeds still lead to the runs that they led to.
+    /// Returns the character with up to two changes. Some seeds allow scripts as transactions. Some seeds make streams
+    /// the only collections. Both changes depend on the seed alone, so that the runs of old seeds stay unchanged.
     pub(crate) fn with_scripts_and_streams(self, seed: u64) -> Swarm {
         let aside = scramble(seed ^ 0x5c71_9726);
         let scripts = if aside.is_multiple_of(3) { 40 } else { 0 };

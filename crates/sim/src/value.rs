@@ -1,7 +1,9 @@
-//! The value of a key in the model: one of the six types, over described contents and numbered names.
+//! The value of a key in the model: a value of one of the six types. Its contents are stored as descriptions, and its
+//! names as numbers.
 //!
-//! A collection is shared until it is changed, which keeps the history of a run small. A name is a number that
-//! represents bytes: integers, words, the empty string, and some too long for a packed collection or for a page.
+//! Clones of a collection share content until a clone is changed. This keeps the history of a run small. A name is a
+//! number that represents bytes: an integer, a word, or the empty string. Some names are too long for a packed
+//! collection or for a page.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::rc::Rc;
@@ -13,9 +15,9 @@ use perdura::types::{Source, list, zset};
 use crate::content::{Content, scramble};
 use crate::streams::StreamModel;
 
-/// A field or member, by number.
+/// The number that represents the name of a field or member.
 pub type Name = u16;
-/// A score, by number.
+/// The number that represents a score.
 pub type Score = i16;
 
 /// Returns the bytes of a name.
@@ -63,7 +65,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Returns the shape of a collection. `None`: it is a string.
+    /// Returns the shape of the collection. `None`: the value is a string.
     #[must_use]
     pub fn shape(&self) -> Option<Shape> {
         match self {
@@ -76,7 +78,7 @@ impl Value {
         }
     }
 
-    /// Returns the number of its elements.
+    /// Returns how many elements the value has. A string counts as one.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -89,7 +91,8 @@ impl Value {
         }
     }
 
-    /// Returns whether nothing is left, so that the key is deleted.
+    /// Returns whether the value counts as empty, so that its key is deleted. A stream counts as empty only if it has
+    /// never existed. All other values count as empty if they have no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match self {
@@ -98,8 +101,8 @@ impl Value {
         }
     }
 
-    /// Returns whether a stored collection of this shape holds exactly these elements, in every way of reading it: by
-    /// count, name, place, rank, in order and by a scan.
+    /// Returns whether the stored collection `source` has exactly the elements of this value. Reads the collection in
+    /// every way: by count, name, index and rank, in order, and by a scan.
     #[must_use]
     pub fn is_in(&self, source: &Source<'_>) -> bool {
         if let (Value::Stream(model), Source::Rows(rows)) = (self, source) {
@@ -146,7 +149,7 @@ impl Value {
         }
     }
 
-    /// Returns the members of a sorted set in their order.
+    /// Returns the members of a sorted set in their order. Returns nothing for other values.
     pub(crate) fn ranked(&self) -> Vec<(f64, Vec<u8>)> {
         let Value::Zset(members) = self else {
             return Vec::new();
@@ -179,7 +182,7 @@ fn scan_meets_all(source: &Source<'_>) -> bool {
     }
 }
 
-/// Returns a number that represents bytes in a reply.
+/// Returns a number that represents `bytes` in a reply.
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     let word = |chunk: &[u8]| {
         chunk

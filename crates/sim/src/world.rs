@@ -1,4 +1,4 @@
-//! The product's world: a machine with its engine, and the client's knowledge of it.
+//! The product's world: a machine with an engine, and the state that the client expects.
 
 use std::ops::{Deref, DerefMut};
 
@@ -15,7 +15,7 @@ use crate::scanning::Scanning;
 use crate::steps::Reading;
 use crate::swarm::Swarm;
 
-/// All parts of a run.
+/// The state of a run in the product's world.
 pub struct World {
     pub(crate) machine: Machine<Core>,
     pub(crate) swarm: Swarm,
@@ -23,7 +23,7 @@ pub struct World {
     pub(crate) scan: Option<Scanning>,
     pub(crate) drafts: Vec<Drafting>,
     pub(crate) snapshots: Vec<Reading>,
-    /// True if the last life ended with the anchor's mark of a clean shutdown. `None`: unknown.
+    /// True if the last life ended with a clean shutdown, which marks the anchor. `None`: unknown.
     pub(crate) closed_cleanly: Option<bool>,
     pub(crate) purge_turn: u64,
     /// The source of random numbers for scripts.
@@ -78,7 +78,7 @@ impl OverCore for World {
 }
 
 impl World {
-    /// Returns a machine with empty disks.
+    /// Returns a world with empty disks.
     #[must_use]
     pub fn new(seed: u64, rng: Rng, swarm: Swarm) -> World {
         let logs = swarm.course.log_disks(swarm.disks_apart);
@@ -101,7 +101,7 @@ impl World {
         self.engine()
     }
 
-    /// Drops the engine and everything that only it knew.
+    /// Drops the engine and everything that it held in memory.
     pub(crate) fn forget_engine(&mut self) {
         self.machine.forget();
         self.drafts.clear();

@@ -1,6 +1,6 @@
-//! The rate of SMS transactions that one thread runs a second, flushing included: half insert two
-//! rows of 256 bytes, half remove two. `cargo run --release -p perdura-steal --example rate -- pl2p
-//! 400000`
+//! Measures how many transactions of the SMS workload one thread runs in a second, with flushes. Half of the
+//! transactions insert two rows of 256 bytes, and half remove two rows. Run it with `cargo run --release -p
+//! perdura-steal --example rate -- pl2p 400000`.
 
 use std::sync::Arc;
 

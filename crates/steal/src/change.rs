@@ -1,15 +1,15 @@
 //! Changes of slots, and commits.
 //!
-//! A change is one critical section under the partition's latch: the tag is read, the record is appended, the slot is
-//! overwritten. A checkpoint visits the page before all three or after all three. So an image of checkpoint k
+//! A change happens in one critical section under the partition's latch. It reads the tag, appends the record, and
+//! overwrites the slot. A checkpoint visits the page before or after this critical section. So an image of checkpoint k
 //! contains a change exactly if the change's tag is below k.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithm 1.
 //!
 //! # Deviations
-//! Step 2 always takes the latch, not only while a checkpoint runs. Step 6, the append, precedes step 5, the release
-//! of the latch.
+//! The paper's step 2 takes the latch only while a checkpoint runs; here it always does. The append of step 6
+//! precedes the release of the latch, step 5.
 
 #[cfg(feature = "flaws")]
 mod seeded;
@@ -25,9 +25,9 @@ use crate::record::Change;
 use crate::space::{Holder, SlotKey, Space};
 use crate::txn::{Buffers, Committed, Held, Place, Slotted, Txn, Undo};
 
-/// The approximate size of a change's record without the bytes before and after the change.
+/// The approximate size of a change's record, in bytes. The old row and the new row in the record are not counted.
 const RECORD_BYTES: usize = 64;
-/// The most buffers that are kept for later transactions.
+/// The maximum number of buffers kept for later transactions.
 const POOL_MAX: usize = 64;
 
 impl Steal {
@@ -48,8 +48,8 @@ impl Steal {
         }
     }
 
-    /// Appends the row at a place to `out`, cut at the slot size that the database was opened with. Returns true if
-    /// the slot is taken. Returns false and appends nothing if it is free. No lock is taken, so the row may be an
+    /// Appends the row at a place to `out`. The appended row has at most the database's slot size. Returns true if the
+    /// slot is taken. Returns false and appends nothing if the slot is free. Takes no slot lock, so the row may be an
     /// uncommitted write of an open transaction.
     pub fn read(&self, place: Place, out: &mut Vec<u8>) -> bool {
         let at = self.locate(place);
@@ -64,7 +64,7 @@ impl Steal {
         }
     }
 
-    /// Puts a row, padded with zeros, into a free slot. `None`: no slot is free; see
+    /// Puts a row, padded with zeros, into a free slot. Returns `None` if no slot is free; then see
     /// [`grow`](Self::grow).
     ///
     /// # Errors
@@ -98,16 +98,16 @@ impl Steal {
         Ok(None)
     }
 
-    /// Locks the row at a place without changing it: [`read`](Self::read) gives the same row until the transaction
-    /// ends. Returns false if another transaction has locked the slot, or the slot is free.
+    /// Locks the row at a place without changing it. [`read`](Self::read) then returns an unchanged row until the
+    /// transaction ends. Returns false if the slot is free or another transaction has locked the slot.
     pub fn lock(&self, txn: &mut Txn, place: Place) -> bool {
         #[cfg(feature = "flaws")]
         self.settle(txn);
         self.hold_at(txn, place).is_some()
     }
 
-    /// Overwrites the row at a place. Returns false, and does nothing, if another transaction has locked the slot, or
-    /// the slot is free.
+    /// Overwrites the row at a place. Returns false, and does nothing, if the slot is free or another transaction has
+    /// locked the slot.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -116,8 +116,8 @@ impl Steal {
         Ok(self.change_at(txn, place, Some(row)))
     }
 
-    /// Removes the row at a place. Returns false, and does nothing, if another transaction has locked the slot, or
-    /// the slot is free.
+    /// Removes the row at a place. Returns false, and does nothing, if the slot is free or another transaction has
+    /// locked the slot.
     ///
     /// # Errors
     /// [`Error::LogFull`] and [`Error::Stopped`].
@@ -126,7 +126,7 @@ impl Steal {
         Ok(self.change_at(txn, place, None))
     }
 
-    /// Commits a transaction. Others see its changes from now on. It may be acknowledged once
+    /// Commits a transaction. Other transactions then see its changes. The client may get its reply once
     /// [`is_acked`](Self::is_acked) returns true.
     ///
     /// # Panics
@@ -143,8 +143,8 @@ impl Steal {
             let record = &mut txn.buffers.record;
             record.clear();
             encode_commit(record, txn.routed.id);
-            // The commit epoch is read while the transaction holds all its slot locks. A transaction that locks one
-            // of these slots later gets this epoch or a greater one.
+            // The commit epoch is read while this transaction holds all its slot locks. Any transaction that locks
+            // one of these slots later gets this epoch or a greater one.
             let appended = self.append_end(&txn, &txn.buffers.record);
             assert!(
                 txn.first <= Some(appended.pos),
@@ -153,9 +153,9 @@ impl Steal {
             committed.epoch = appended.epoch;
             committed.pos = appended.pos;
         } else if !txn.buffers.held.is_empty() {
-            // The transaction only read rows, or wrote the bytes that were already there. Those rows may not be
-            // durable yet. The transaction that locked the slot before has appended its commit, and the epoch of that
-            // commit is at most this one.
+            // This transaction only read rows, or wrote bytes that were already there. The rows may not be durable
+            // yet. Each slot's last writer has appended its commit already, in the epoch of `last_appended` or an
+            // earlier one.
             committed.epoch = self.wal.last_appended();
         }
         self.release(&mut txn);
@@ -168,7 +168,7 @@ impl Steal {
         committed
     }
 
-    /// Releases all locks of a transaction. Slots that it freed may be handed out from now on.
+    /// Releases all locks of a transaction. Other transactions may then use the slots that it freed.
     pub(crate) fn release(&self, txn: &mut Txn) {
         let mut freed = 0;
         for held in &txn.buffers.held {
@@ -209,7 +209,7 @@ impl Steal {
         }
     }
 
-    /// Checks that a change is allowed, and that the log has room for it.
+    /// Checks that a change is allowed and has room in the log.
     fn admit(&self, txn: &mut Txn, row_bytes: usize) -> Result<()> {
         self.options.check_row(row_bytes)?;
         if txn.rollback.is_some() {
@@ -229,8 +229,8 @@ impl Steal {
         true
     }
 
-    /// Locks the taken slot at a place and returns its index in the held slots. `None`: another transaction has
-    /// locked the slot, or the slot is free.
+    /// Locks the taken slot at a place. Returns the slot's index in the transaction's list of locked slots. Returns
+    /// `None` if the slot is free or another transaction has locked the slot.
     fn hold_at(&self, txn: &mut Txn, place: Place) -> Option<usize> {
         let at = self.locate(place);
         let key = SlotKey::new(at.local, at.slot);
@@ -247,8 +247,8 @@ impl Steal {
         }
     }
 
-    /// Changes a slot that the transaction has locked: to `row`, or to free. `tag` is set only by a seeded bug, which
-    /// reads the tag earlier.
+    /// Changes a slot that the transaction has locked. `row` is the new row; `None` frees the slot. `tag` is set only
+    /// by a seeded bug, which reads the tag too early.
     pub(crate) fn change(
         &self,
         txn: &mut Txn,
@@ -312,7 +312,7 @@ impl Steal {
     }
 }
 
-/// Locks a slot that no transaction has.
+/// Locks a slot that no transaction has locked, and returns its index in the transaction's list.
 fn hold(txn: &mut Txn, space: &mut Space, at: Slotted, taken: bool) -> usize {
     let held = txn.buffers.held.len();
     txn.buffers.held.push(Held { at, taken });

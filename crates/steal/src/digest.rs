@@ -1,14 +1,14 @@
 //! The contents of a database in one number.
 //!
-//! The digest sums a hash of the bytes of each taken slot. It does not depend on the places of rows, on garbage in free
-//! slots or on the scheme. So equal histories give equal digests.
+//! The digest is a sum: each taken slot adds a hash of its bytes. The digest does not depend on the places of rows, on
+//! garbage in free slots or on the logging scheme. So equal histories give equal digests.
 
 use perdura_base::PartitionId;
 use perdura_base::checksum::{hash64, mix64};
 use perdura_heap::Heap;
 use perdura_page::layout;
 
-/// Returns the digest of all taken slots, 16 hexadecimal digits.
+/// Returns the digest of all taken slots as 16 hexadecimal digits.
 #[must_use]
 pub fn digest(heap: &Heap) -> String {
     let mut sum = 0u64;

@@ -1,5 +1,4 @@
-//! The database of slots: how it is created and opened, and its parts besides the log: pages of slots, and
-//! statistics.
+//! The database of slots: creation and opening, pages of slots, and statistics.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -30,7 +29,7 @@ pub struct StealStats {
     pub commits: u64,
     /// Transactions rolled back.
     pub aborts: u64,
-    /// The number of these rollbacks whose undo was logged.
+    /// Rollbacks with logged undo. These rollbacks also count in `aborts`.
     pub aborts_compensated: u64,
     /// Changes made, not counting compensations.
     pub updates: u64,
@@ -99,11 +98,11 @@ impl Steal {
         Ok(opened.expect("the database was made just now"))
     }
 
-    /// Restarts the database on these disks. `Ok(None)`: the disks have no database. [`report`](Life::report) returns
-    /// what the restart did.
+    /// Restarts the database on these disks. `Ok(None)`: the disks have no database. [`report`](Life::report)
+    /// describes the restart.
     ///
     /// # Errors
-    /// Errors of [`restart`]. If it fails before it updates the anchor, nothing was changed.
+    /// Errors of [`restart`]. A restart that fails before it updates the anchor has changed nothing.
     pub fn open(env: StealEnv, options: StealOptions) -> Result<Option<Steal>> {
         let Some(found) = read_anchor(env.disks.data.as_ref())? else {
             return Ok(None);
@@ -156,13 +155,13 @@ impl Steal {
         Ok(Some(steal))
     }
 
-    /// Returns the object that runs transactions. For transactions over slots this is the database itself.
+    /// Returns the object that runs transactions: the database itself.
     #[must_use]
     pub fn txns(&self) -> &Steal {
         self
     }
 
-    /// Returns the settings with which the database was opened.
+    /// Returns the database's settings.
     #[must_use]
     pub fn options(&self) -> &StealOptions {
         &self.options
@@ -203,7 +202,7 @@ impl Steal {
         self.durable() >= committed.epoch
     }
 
-    /// Returns the places of all taken slots in a partition, ascending.
+    /// Returns the places of all taken slots in a partition, in ascending order.
     #[must_use]
     pub fn places(&self, partition: PartitionId) -> Vec<Place> {
         let geometry = self.heap.geometry();
@@ -232,7 +231,7 @@ impl Steal {
     }
 }
 
-/// The partitions' slot spaces, and the number of free slots in all of them.
+/// The partitions' slot spaces, and the total number of free slots.
 type Spaces = (Box<[CachePadded<Mutex<Space>>]>, u64);
 
 /// Finds the free slots in the pages' bitmaps. The lowest free slot is handed out first.

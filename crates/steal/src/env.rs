@@ -1,4 +1,4 @@
-//! The environment of a database, and functions that prepare its creation or restart.
+//! A database's environment: disks, clock and seed. Functions that prepare a creation or a restart.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use perdura_recovery::restart::{NewDatabase, RestartOptions};
 use perdura_recovery::{Disks, Methods, Schedule};
 use perdura_wal::{Scheme, SegmentSizes};
 
-/// The environment of a database.
+/// The disks, the clock and the seed that a database uses.
 #[derive(Clone)]
 pub struct StealEnv {
     /// The disks.
@@ -22,7 +22,7 @@ pub struct StealEnv {
 }
 
 impl StealEnv {
-    /// Returns the description of a database to be created.
+    /// Returns the description of a new database, for its creation.
     ///
     /// # Errors
     /// [`Error::Usage`] if the disks already have a database.
@@ -47,7 +47,7 @@ impl StealEnv {
         })
     }
 
-    /// Returns the options of a restart by these methods.
+    /// Returns the options of a restart by these restart methods.
     ///
     /// # Errors
     /// [`Error::Usage`] if a method does not exist.

@@ -1,8 +1,8 @@
 //! Threads that make commits durable: one flusher for each stream and one thread that closes epochs.
 //!
-//! The disks set the pace. An epoch is closed as soon as the epoch before it is durable, and contains everything that
-//! was appended in that time. A slow disk gets large epochs and a fast disk small ones, without a configured
-//! interval.
+//! The disks set the pace. Each epoch is closed when the previous epoch is durable. The epoch contains everything
+//! appended in the meantime. So a slow disk gets large epochs and a fast disk gets small epochs. No interval is
+//! configured.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +13,8 @@ use parking_lot::{Condvar, Mutex};
 use perdura_base::{Epoch, Result, StreamId};
 use perdura_wal::{FlushProgress, Rung, Wal};
 
-/// The longest time for which a thread sleeps if no other thread wakes it. A block that fills up within an epoch is
-/// written up to this much later.
+/// The maximum time that a thread sleeps if no other thread wakes it. A block that fills up within an epoch may wait
+/// this long before it is written.
 const NAP: Duration = Duration::from_micros(500);
 
 struct Shared {
@@ -23,12 +23,11 @@ struct Shared {
     lock: Mutex<()>,
     /// Signalled when an epoch has been closed: wakes the flushers.
     closed: Condvar,
-    /// Signalled when something has been synced: wakes the thread that closes epochs, and threads that wait for a
-    /// commit.
+    /// Signalled after each sync of a stream: wakes the thread for closing epochs and the threads waiting for a commit.
     synced: Condvar,
 }
 
-/// The threads. They end when this value is dropped.
+/// The flushers and the thread that closes epochs. They end when this value is dropped.
 pub struct Flushers {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -85,7 +84,7 @@ impl Shared {
                     drop(self.lock.lock());
                     self.synced.notify_all();
                 }
-                // A failed log stays failed. After a full disk the flush is tried again after a nap.
+                // A failed log stays failed. If the disk was full, the thread naps and tries the flush again.
                 Ok(FlushProgress::Idle) | Err(_) => {
                     let mut lock = self.lock.lock();
                     self.closed.wait_for(&mut lock, NAP);
@@ -118,7 +117,7 @@ impl Drop for Flushers {
         self.shared.closed.notify_all();
         self.shared.synced.notify_all();
         for thread in self.threads.drain(..) {
-            // If the thread panicked, it has reported that itself, and the log no longer advances.
+            // A thread that panicked has reported the panic itself. The log then no longer advances.
             let _ended = thread.join();
         }
     }

@@ -1,8 +1,9 @@
 //! New pages, and the initial load.
 //!
-//! A page becomes a page of slots by a logged change of its header, in a transaction that commits at once.
-//! Transactions that use the new slots commit later. So no restart keeps a row but loses the row's page. The initial
-//! load is not logged; the first checkpoint makes it durable.
+//! A logged change of the header turns a page into a page of slots. The transaction of this change commits at once.
+//! Transactions that use the new slots commit later. So no restart keeps a row but loses the row's page.
+//!
+//! The initial load is not logged; the first checkpoint makes it durable.
 
 use std::sync::atomic::Ordering;
 
@@ -71,16 +72,18 @@ impl Steal {
         self.free.fetch_add(u64::from(slots), Ordering::Relaxed);
     }
 
-    /// Loads rows into new pages without logging them. The pages are assigned to the partitions in turn. The
-    /// remaining slots of the last pages are free. Returns the number of loaded rows. The caller takes a checkpoint
-    /// afterwards ([`checkpoint_now`](perdura_recovery::Life::checkpoint_now)): a crash before that loses the rows.
+    /// Loads rows into new pages without logging them. The pages are assigned to the partitions in turn. The last page
+    /// may have free slots. Returns how many rows were loaded. The caller must then take a checkpoint
+    /// ([`checkpoint_now`](perdura_recovery::Life::checkpoint_now)). A crash before the end of this checkpoint loses
+    /// the rows.
     ///
-    /// The load is refused if an image already exists. If the image after the load were damaged, a restart would use
-    /// the older image and the log behind it. Neither of these has the rows.
+    /// The load is refused if an image already exists. Such a load could lose the rows after damage to the first image
+    /// that has the rows. A restart would then use the older image and the log since that image. Neither the older
+    /// image nor this log has the rows.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a row longer than a slot, and if there is an image, a running checkpoint or an open
-    /// transaction; [`Error::OutOfMemory`].
+    /// [`Error::Usage`] if a row is longer than `slot_bytes`, an image exists, a checkpoint runs or a transaction is
+    /// open; [`Error::OutOfMemory`].
     pub fn fill<R: AsRef<[u8]>>(&self, rows: impl IntoIterator<Item = R>) -> Result<u64> {
         let anchor = self.anchor().get();
         let images = &anchor.images;

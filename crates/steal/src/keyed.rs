@@ -1,26 +1,27 @@
-//! Transactions that interleave over rows of a tree, by their keys.
+//! Interleaved transactions over the rows of a tree. They address the rows by key.
 //!
 //! ```text
-//!  write:  key lock ─► leaf latch { number, record, note under the monitor; change the page } ─► notes cut, if due
-//!  commit: append under the stream's list ─► key locks go ─► acknowledged when D has its epoch
+//!  write:  key lock ─► leaf latch { number, record, note under the monitor; change the page } ─► notes logged, if due
+//!  commit: append under the stream's list ─► key locks released ─► acknowledged when its epoch is durable
 //!  abort:  each change undone through the tree, newest first, each with a compensation (CLR) ─► end record
 //! ```
-//! * A transaction locks a row with its first write and keeps it until it has appended its commit or the end of its
-//!   rollback. A request for a row that another transaction has locked fails at once.
-//! * Pages may reach the disk before the transactions that changed them commit, but not before the log has those
-//!   changes.
-//! * The restart undoes the transactions that a crash left open. It does so in the new life, before new transactions
-//!   are accepted ([`perdura_recovery::tree`]).
+//! * A transaction locks a row when it first writes the row. The transaction keeps the lock until the log has the
+//!   commit record or the rollback's end record. A request for a row fails at once if another transaction has locked
+//!   the row.
+//! * A changed page may reach the disk before its transactions commit, but not before the log has the changes of the
+//!   page.
+//! * The restart undoes the transactions that a crash left open, before it accepts new transactions
+//!   ([`perdura_recovery::tree`]).
 //!
-//! The tree deals with pages and not with transactions. This module deals with keys and not with pages. In the paper
-//! they are the data component and the transaction component.
+//! The tree deals with pages and not with transactions; the paper calls it the data component. This module deals with
+//! keys and not with pages; the paper calls it the transaction component.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`options`] | the options of a database |
-//! | [`engine`] | creating it, opening it, everything around transactions |
+//! | [`engine`] | creating and opening a database |
 //! | [`txn`] | reads, writes, commits, rollbacks |
-//! | [`locks`] | the transactions that have rows |
+//! | [`locks`] | the locked rows, each with its transaction |
 //!
 //! # Source
 //! *Implementing Performance Competitive Logical Recovery* (002), sections 2 and 3. C. Mohan et al., "ARIES", for
@@ -28,7 +29,7 @@
 //!
 //! # Locks, in order
 //! a row's lock (never waited for) < the structure lock < a leaf's latch < the pool's frames < the monitor < a
-//! stream's active list < the log's.
+//! stream's active list < the log.
 
 pub mod engine;
 pub mod locks;

@@ -1,35 +1,40 @@
 //! Steal mode: transactions that interleave and change pages in place before they commit.
 //!
-//! The product runs each transaction to its end under the latches of its partitions, so log and images hold committed
-//! changes only. The literature's setting is harder. Many transactions are open at once. Each change is made in the
-//! page and appended to the log at the same time. A checkpoint copies pages with changes that may still be rolled
-//! back. This crate implements that setting. It uses the same life as the product: log, pages, checkpoints and
-//! restart ([`perdura_recovery::life`]). The three schemes run the same transactions. They differ in their records,
-//! in the rollbacks that they compensate, and in the restart methods that are legal for them.
+//! Perdura's ordinary engine runs a whole transaction under the latches of the transaction's partitions. So log and
+//! images hold committed changes only. The literature's setting is harder. Many transactions are open at once. Each
+//! change is made in the page and is logged at once. A checkpoint copies pages with changes that may still be rolled
+//! back. This crate implements that setting. It shares log, pages, checkpoints and restart with the ordinary engine
+//! ([`perdura_recovery::life`]).
 //!
-//! # One page to see it
+//! There are three logging schemes: PL2P, DL2P and DL1P. All three schemes run the same transactions. The schemes
+//! differ in their records, in the rollbacks that they log (compensate), and in the legal restart methods.
+//!
+//! # Overview
 //! ```text
 //!  update: slot lock ─► partition latch { tag := page's epoch; append record; change the page }
-//!  commit: append under the stream's list ─► slot locks go ─► acknowledged when D has its epoch
-//!  abort:  outside a window: undo in memory, one record, under the gate
-//!          inside one:       each undo is a compensation record under its own latch
+//!  commit: append under the list's lock ─► release slot locks ─► acknowledge once the epoch is durable
+//!  abort:  outside a window: hold the gate { undo all changes in memory; append one record }
+//!          inside a window:  for each change: latch { append a compensation record; undo the change }
 //! ```
+//! * A *window* is the phase of a checkpoint that visits the pages. The *gate* is a lock: no window begins while a
+//!   rollback holds it.
 //! * A transaction is routed to the idlest stream when it begins. All its records go to this stream.
-//! * A transaction locks a slot with its first change and keeps it until it has appended its commit or ended its
-//!   rollback. A transaction never waits for a lock: a request for a locked slot fails at once.
-//! * A slot that a transaction frees is handed out again only after its lock is released. So the commit epoch of the
-//!   slot's next user is not lower.
+//! * A transaction locks a slot when it first changes the slot. The transaction keeps the lock until its commit is
+//!   appended or its rollback has ended. A transaction never waits for a lock: a request for a locked slot fails at
+//!   once.
+//! * A slot that a transaction frees is handed out again only after the transaction has released its lock on the slot.
+//!   So the slot's next user does not commit in an earlier epoch than this transaction.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`env`](mod@env) | the environment of a database |
 //! | [`options`] | the options of a database |
 //! | [`txn`] | the state of a transaction: locks held, images to undo |
-//! | `numbers` | numbers of transactions, and their streams |
+//! | `numbers` | the assignment of numbers and streams to transactions |
 //! | [`engine`] | the database of slots: create, open |
 //! | [`change`] | changes of slots, and commits |
 //! | [`record`] | the log records |
-//! | [`rollback`] | aborts, logged and not |
+//! | [`rollback`] | logged and unlogged rollbacks |
 //! | [`streams`] | the gate, active lists, a checkpoint's window |
 //! | [`space`] | slot locks and free slots of a partition |
 //! | [`growth`] | new pages and the initial load |
@@ -42,14 +47,15 @@
 //! DL2P, DL1P).
 //!
 //! # Deviations
-//! * The page's latch is always taken, and the record is appended before its release. The printed order (flag read
-//!   without the mutex, append after its release) loses or doubles committed changes.
-//! * Rollbacks within a checkpoint's window are compensated in DL1P too. Rollbacks outside windows hold the gate,
-//!   because no page visit may come between two undos of an unlogged rollback.
+//! * The page's latch is always taken, and the record is appended before the latch is released. In the paper, the flag
+//!   is read without the mutex, and the record is appended after the mutex is released. That order loses committed
+//!   changes or applies them twice.
+//! * Rollbacks within a checkpoint's window are compensated in DL1P too. Rollbacks outside windows hold the gate, so
+//!   that no checkpoint visits a page between two undos of an unlogged rollback.
 //! * Commit epochs make early release of locks safe over several streams.
 //!
 //! # Locks, in order
-//! gate < a partition's space < the partition's latch < a stream's active list < the log's.
+//! gate < a partition's space < the partition's latch < a stream's active list < the log.
 
 pub mod change;
 pub mod digest;

@@ -1,4 +1,4 @@
-//! Numbers of transactions and of physical changes.
+//! The generator of numbers for transactions, and of sequence numbers for physical changes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,15 +9,16 @@ use perdura_wal::Wal;
 use crate::options::Route;
 use crate::txn::Routed;
 
-/// The first number of an incarnation is the incarnation shifted left by this many bits. So no number is used twice,
-/// and a restart need not search for the highest. A life has 2^32 numbers of each kind.
+/// The number of bits by which a life's [`Incarnation`] is shifted left. The result is the life's first number. A life
+/// is the time from one open of the database to the next. It has 2^32 numbers of each kind. So no number is used twice,
+/// and a restart need not search the log for the highest number.
 const NUMBER_SHIFT: u32 = 32;
 
-/// The numbers of one life.
+/// The generator of unused numbers in one life.
 pub(crate) struct Numbers(CachePadded<AtomicU64>);
 
 impl Numbers {
-    /// Returns the numbers of a life.
+    /// Returns the generator for a life.
     pub fn of(life: Incarnation) -> Numbers {
         let first = u64::from(life.0) << NUMBER_SHIFT;
         Numbers(CachePadded::new(AtomicU64::new(first)))
@@ -30,7 +31,7 @@ impl Numbers {
         number
     }
 
-    /// Gives a new transaction its number and its stream.
+    /// Returns the number and the stream of a new transaction.
     pub fn route(&self, route: Route, wal: &Wal) -> Routed {
         let id = TxnId(self.next());
         let stream = route.stream(wal, id);

@@ -1,4 +1,4 @@
-//! The options for creating a database, and those for opening one.
+//! The options for creating and for opening a database.
 
 use perdura_base::checksum::mix64;
 use perdura_base::limits::{IN_FLIGHT_BYTES_MAX, PARTITIONS_MAX, SECTOR_BYTES, STREAMS_MAX};
@@ -26,7 +26,7 @@ pub enum Records {
 pub enum Route {
     /// The stream with the fewest bytes waiting to be written.
     Idlest,
-    /// By a hash of the transaction's number. The choice is the same in every run.
+    /// The stream given by a hash of the transaction's number. So the choice is the same in every run.
     Scattered,
 }
 
@@ -51,17 +51,17 @@ pub struct StealOptions {
     pub scheme: Scheme,
     /// The bytes that an update's record covers.
     pub records: Records,
-    /// The most bytes of a row. Slots are of the smallest class that holds such a row.
+    /// The maximum length of a row, in bytes. The slots have the smallest size class with room for such a row.
     pub slot_bytes: usize,
     /// The number of partitions of a new database: a power of two.
     pub partitions: u16,
     /// The number of pages in a chunk of a new database.
     pub chunk_pages: u16,
-    /// The size of a log segment of a new database, bytes.
+    /// The size of a new database's log segments, in bytes.
     pub segment_bytes: u64,
-    /// The longest log block, bytes.
+    /// The maximum size of a log block, in bytes.
     pub block_bytes_max: usize,
-    /// The most log bytes that may wait in a stream. Beyond it, changes are refused.
+    /// The maximum number of log bytes that may wait in a stream. While more bytes wait, changes are refused.
     pub queue_bytes_max: u64,
     /// The rule that chooses a transaction's stream.
     pub route: Route,
@@ -73,10 +73,10 @@ pub struct StealOptions {
     pub method: &'static str,
 }
 
-/// Checks that a setting for the longest log block is allowed.
+/// Fails if the setting for the longest log block is not allowed.
 pub(crate) fn check_log_sizes(block_bytes_max: usize) -> Result<()> {
-    // A flusher takes whole blocks, up to half of the bytes that may be in flight. It could never take a longer
-    // block.
+    // A flusher takes whole blocks only, in total up to half of the bytes that may be in flight. It would never take a
+    // longer block.
     let longest = BLOCK_BYTES_MAX.min(to_usize(IN_FLIGHT_BYTES_MAX / 2));
     let in_range = (SECTOR_BYTES..=longest).contains(&block_bytes_max);
     if !in_range || !block_bytes_max.is_multiple_of(SECTOR_BYTES) {
@@ -88,7 +88,7 @@ pub(crate) fn check_log_sizes(block_bytes_max: usize) -> Result<()> {
 }
 
 impl StealOptions {
-    /// Returns the settings of a database of this scheme with rows of up to `slot_bytes` bytes.
+    /// Returns the settings of a database of this scheme. The rows have up to `slot_bytes` bytes.
     #[must_use]
     pub fn new(scheme: Scheme, slot_bytes: usize) -> StealOptions {
         StealOptions {
@@ -119,7 +119,7 @@ impl StealOptions {
             })
     }
 
-    /// Fails if a row is longer than `slot_bytes`, even if a slot of the class has room for it.
+    /// Fails if a row is longer than `slot_bytes`. A slot may have room for a longer row.
     pub(crate) fn check_row(&self, bytes: usize) -> Result<()> {
         if bytes > self.slot_bytes {
             return Err(Error::Usage(format!(
@@ -130,13 +130,13 @@ impl StealOptions {
         Ok(())
     }
 
-    /// Checks the settings that an open uses. Returns the class of the slots.
+    /// Checks the settings for opening a database. Returns the class of the slots.
     pub(crate) fn check_open(&self) -> Result<SlotClass> {
         check_log_sizes(self.block_bytes_max)?;
         self.class()
     }
 
-    /// Checks the settings that a creation uses.
+    /// Checks the settings for creating a database.
     pub(crate) fn check(&self, env: &StealEnv) -> Result<()> {
         self.check_open()?;
         let bad = |what: String| Err(Error::Usage(what));

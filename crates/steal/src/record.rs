@@ -1,8 +1,8 @@
 //! The log records of a change, a begin, a commit and an abort.
 //!
 //! XOR records need no order and are encoded under the partition's latch alone. Physical records are numbered and
-//! appended under the lock of their stream's active list. So each stream holds its physical records in the order of
-//! their numbers.
+//! appended under the lock of their stream's active list. So the physical records of a stream are in the order of their
+//! numbers.
 //!
 //! # Source
 //! *Differential Logging* (000), section 3.1: the differential record. Section 5, PL2P: the physical record, with the
@@ -22,7 +22,7 @@ use perdura_wal::{ActiveTxn, Appended, FrameKind, Guard};
 use crate::engine::Steal;
 use crate::txn::{Recorder, Routed, Slotted};
 
-/// A change that is about to be logged.
+/// A change to be logged.
 pub(crate) struct Change<'a> {
     pub at: Slotted,
     pub page: PageId,
@@ -33,13 +33,13 @@ pub(crate) struct Change<'a> {
     pub after: &'a [u8],
     pub taken: (bool, bool),
     pub compensation: bool,
-    /// True if bytes that the change leaves equal are recorded too.
+    /// True if the record also has the bytes that the change does not alter.
     pub whole: bool,
 }
 
 impl Steal {
     /// Encodes and appends the record of a change, under the partition's latch. Returns the size of the record in the
-    /// log. Returns 0 if no byte differed and nothing was recorded.
+    /// log in bytes, or 0 if no byte differed and nothing was recorded.
     pub(crate) fn record(&self, to: &mut Recorder<'_>, change: &Change<'_>) -> u64 {
         let head = UpdateHead {
             txn: to.id,
@@ -143,8 +143,8 @@ impl Steal {
             .append(stream, FrameKind::Record, record, &partitions, tag)
     }
 
-    /// Appends a commit or abort record and removes the transaction from its stream's active list, both under the
-    /// list's lock.
+    /// Appends a commit or abort record, and removes the transaction from the active list of its stream. Holds the
+    /// list's lock during both steps.
     pub(crate) fn append_end(&self, txn: &Routed, record: &[u8]) -> Appended {
         let none = PartitionSet::empty();
         self.streams.end(txn, || {
@@ -154,7 +154,7 @@ impl Steal {
     }
 }
 
-/// Returns the size of a record in the log including its frame's head, bytes.
+/// Returns the number of bytes that a record takes in the log, including the head of its frame.
 fn framed(record_bytes: usize) -> u64 {
     let bytes = perdura_base::num::to_u64(record_bytes);
     let head = 1 + perdura_base::cursor::varint_len(bytes);

@@ -1,20 +1,22 @@
-//! Aborts. A rollback is logged if a checkpoint could copy pages between its undos, otherwise it is not.
+//! Aborts. A rollback is logged only if a checkpoint could copy pages between the rollback's undos.
 //!
-//! A rollback changes pages. Outside a checkpoint's window it need not be logged. Relative to any image, all its
-//! undos lie before the page visits or all lie after them, and the checkpoint epoch in the abort record shows which.
-//! The rollback holds the gate shared, so no window can begin before it ends. Within a window, some pages of the
-//! transaction have been visited and others have not, so each undo is logged as an ordinary change. The choice is
-//! made once: a rollback that begins within a window stays compensated after the window's end.
+//! A *window* is the phase of a checkpoint that visits the pages. Outside a window a rollback need not be logged. The
+//! rollback holds the gate's read lock, so no window begins before the rollback ends. So an image has all undos of the
+//! rollback, or no undo. The checkpoint epoch in the abort record shows which.
 //!
-//! DL2P and PL2P always compensate, because their restart repeats history before it undoes the losers.
+//! Within a window, the checkpoint may have visited some of the transaction's pages and not yet others. So each undo
+//! is logged as an ordinary change, a *compensation*. A rollback that begins within a window stays compensated after
+//! the window's end.
+//!
+//! DL2P and PL2P always compensate, because their restart first repeats history and then undoes the losers.
 //!
 //! # Source
 //! *Differential Logging* (000), section 3.4, which has no compensation records.
 //!
 //! # Deviations
-//! The gate, and compensation within windows. Without them, the image could contain an update that preceded the
-//! page's visit but was rolled back after the visit. Nothing in the log would show whether this update is still in
-//! force.
+//! The gate, and compensation within windows. Without them, a checkpoint could visit a page after an update and before
+//! the undo of the update. The image would contain the update, and nothing in the log would show whether the update was
+//! undone.
 
 use std::sync::atomic::Ordering;
 
@@ -35,7 +37,7 @@ impl Steal {
         self.recycle(txn.buffers);
     }
 
-    /// Begins a rollback. If it needs no compensation, also completes it.
+    /// Begins a rollback. If the rollback needs no compensation, also completes it.
     pub fn abort_begin(&self, txn: &mut Txn) {
         if txn.rollback.is_some() {
             return;
@@ -66,11 +68,12 @@ impl Steal {
         self.end_abort(txn, false);
     }
 
-    /// Undoes all changes without logging each undo, and appends the abort record. The caller holds the gate shared.
+    /// Undoes all changes without logging each undo, and appends the abort record. The caller holds the gate's read
+    /// lock.
     ///
     /// # Panics
-    /// I11: if a window is open or begins before the rollback ends. Then some pages could be visited before it and
-    /// others after it.
+    /// If a window is open, or begins before the rollback ends (invariant I11). A checkpoint could then visit some
+    /// pages before the rollback and other pages after it.
     fn undo_unlogged(&self, txn: &mut Txn, window: &bool) {
         let epoch = self.heap.ckpt_epoch();
         while self.undo_one(txn, false) {}

@@ -1,8 +1,8 @@
 //! Slot locks and free slots of one partition.
 //!
-//! Both are volatile: locks end with their transactions, and a restart reads the free slots from the bitmaps. A slot
-//! is either on the free list, or locked, or taken but not locked. So a slot that a transaction frees cannot be
-//! handed out until the transaction has pre-committed and released its lock.
+//! Locks and free slots are only in memory: locks end with their transactions, and a restart reads the free slots from
+//! the pages' bitmaps. A slot is free, or is locked, or holds a row and is not locked. So a slot that a transaction
+//! frees cannot be handed out until the transaction has pre-committed and released its lock.
 
 use hashbrown::HashTable;
 use perdura_base::TxnId;
@@ -32,11 +32,12 @@ struct Lock {
     held: usize,
 }
 
-/// The transaction that has locked a slot.
+/// The owner of a slot's lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holder {
     Nobody,
-    /// The asking transaction, with the slot's index in its list of held slots.
+    /// The transaction that calls [`Space::holder`]. The value is the slot's index in this transaction's list of held
+    /// slots.
     Me(usize),
     Other,
 }
@@ -57,10 +58,10 @@ impl Space {
         }
     }
 
-    /// Locks a slot that is not locked.
+    /// Locks a slot for a transaction.
     ///
     /// # Panics
-    /// If a transaction has locked it.
+    /// If the slot is already locked.
     pub fn lock(&mut self, key: SlotKey, txn: TxnId, held: usize) {
         assert_eq!(
             self.holder(key, txn),
@@ -72,7 +73,8 @@ impl Space {
         self.locks.insert_unique(mix64(key.0), lock, hash);
     }
 
-    /// Releases a transaction's lock. If the slot is not `taken`, it is free from now on.
+    /// Releases a transaction's lock on a slot. `taken` is true if the slot holds a row. If it is false, adds
+    /// the slot to the free slots.
     ///
     /// # Panics
     /// If the transaction has not locked the slot.
@@ -88,12 +90,12 @@ impl Space {
         }
     }
 
-    /// Removes and returns the most recently freed slot.
+    /// Removes and returns the most recently added free slot.
     pub fn pop_free(&mut self) -> Option<SlotKey> {
         self.free.pop()
     }
 
-    /// Adds free slots. The last of them is handed out first.
+    /// Adds free slots. The last free slot is handed out first.
     pub fn add_free(&mut self, keys: impl IntoIterator<Item = SlotKey>) {
         self.free.extend(keys);
     }

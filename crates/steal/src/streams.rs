@@ -1,13 +1,13 @@
-//! The gate, the active lists of the streams, and the window of a checkpoint built on both.
+//! The gate, the active lists of the streams, and a checkpoint's window, which uses the gate and the lists.
 //!
-//! * A rollback that is not logged holds the *gate* shared from its first undo to its abort record. A checkpoint
-//!   holds the gate exclusively while its window begins. So an unlogged rollback lies wholly outside windows.
-//! * The *active list* of a stream has the transactions with a begin record and no commit or abort record. Each of
-//!   these records is appended under the list's lock, so list and log always agree. The end mark of a checkpoint
-//!   captures the list and is appended under the same lock.
-//! * Physical records are numbered under that lock too. So each stream holds them in the order of their numbers, and
-//!   a merge of the streams needs no sorting. The begin marks of a window are appended while all of these locks are
-//!   held. So each number is assigned either before all marks or after all of them.
+//! * The *gate* is a lock. An unlogged rollback holds its read lock from the first undo to the abort record. A
+//!   checkpoint holds its write lock while the window begins. So an unlogged rollback lies wholly outside windows.
+//! * The *active list* of a stream has the transactions with a begin record and no commit or abort record. Begin,
+//!   commit and abort records are appended under the list's lock, so list and log always agree. The end mark of a
+//!   checkpoint has a copy of the list and is appended under the list's lock.
+//! * Physical records are numbered under the list's lock too. So each stream holds physical records in the order of
+//!   their numbers, and a merge of the streams needs no sorting. The begin marks of a window are appended while the
+//!   locks of all lists are held. So each number is assigned before all begin marks or after all begin marks.
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use perdura_base::{CkptEpoch, Epoch, Pos, StreamId};
@@ -44,14 +44,14 @@ impl Streams {
         self.active.of(stream)
     }
 
-    /// Ends a transaction: appends its last record and removes it from its stream's active list, both under the
-    /// list's lock.
+    /// Ends a transaction: appends its last record, and removes it from the active list of its stream. Holds the list's
+    /// lock during both steps.
     pub fn end(&self, txn: &Routed, append: impl FnOnce() -> Appended) -> Appended {
         self.active.end(txn.stream, txn.id, append)
     }
 
-    /// Locks the gate shared. The guard's value is true if a window is open. No window can begin while the guard is
-    /// held.
+    /// Takes the gate's read lock. The guard's value is true if a window is open. No window can begin while the guard
+    /// is held.
     pub fn gate(&self) -> RwLockReadGuard<'_, bool> {
         self.gate.read()
     }
@@ -114,8 +114,8 @@ mod tests {
 
     use super::*;
 
-    /// Found in review: the begin marks were appended stream by stream, and physical records could be numbered in
-    /// between.
+    /// Found in review: the begin marks were appended stream by stream, and physical records could be numbered between
+    /// two of these marks.
     #[test]
     fn no_record_can_be_numbered_while_the_begin_marks_are_appended() {
         let streams = Streams::new(3);

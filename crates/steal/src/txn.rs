@@ -37,16 +37,16 @@ impl Routed {
     }
 }
 
-/// A transaction that has pre-committed: others see its changes, but it may not be durable yet.
+/// A pre-committed transaction: other transactions see its changes, but the changes may not be durable yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "it is not acknowledged before its epoch is durable"]
 pub struct Committed {
     /// The transaction's number.
     pub txn: TxnId,
-    /// The commit epoch. Once it is durable, so are the transaction and everything that the transaction saw under its
-    /// locks. 0 if the transaction locked nothing.
+    /// The commit epoch. Once this epoch is durable, the transaction and everything that it saw under its locks are
+    /// durable. 0 if the transaction locked nothing.
     pub epoch: Epoch,
-    /// The stream that has the transaction's records.
+    /// The stream that holds the transaction's records.
     pub stream: StreamId,
     /// The position of the block with the commit record. 0 if the transaction has no commit record.
     pub pos: Pos,
@@ -64,7 +64,7 @@ impl Committed {
     }
 }
 
-/// A slot, in the form in which the engine addresses it.
+/// A slot's address in the engine: its partition, the page's index in the partition, and the slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slotted {
     pub partition: PartitionId,
@@ -72,7 +72,7 @@ pub(crate) struct Slotted {
     pub slot: u16,
 }
 
-/// A slot that the transaction has locked, and whether the slot is taken now.
+/// A slot that the transaction has locked. `taken` is true if the slot holds a row now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Held {
     pub at: Slotted,
@@ -85,22 +85,23 @@ pub(crate) struct Undo {
     /// The slot's index in the list of held slots.
     pub held: usize,
     pub taken: bool,
-    /// The offset of the old bytes in the arena. When this change is undone, they reach to the arena's end.
+    /// The offset of the old bytes in the arena. Changes are undone newest first. So when a change is undone, its old
+    /// bytes are the last in the arena.
     pub from: usize,
 }
 
-/// The way in which a rollback continues. It is chosen once, when the rollback begins.
+/// The state of a rollback that has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rollback {
-    /// Each undo is logged.
+    /// The rollback logs each undo.
     Compensated,
-    /// The seeded bug: changes are undone step by step without any records.
+    /// A seeded bug: the rollback undoes changes step by step without logging any undo.
     Silent,
-    /// All changes are undone.
+    /// The rollback has undone all changes.
     Done,
 }
 
-/// Buffers that one transaction passes on to the next.
+/// Buffers of a transaction. A later transaction reuses them, to save allocations.
 #[derive(Default)]
 pub(crate) struct Buffers {
     pub held: Vec<Held>,
@@ -110,7 +111,7 @@ pub(crate) struct Buffers {
     /// The record that is being encoded.
     pub record: Vec<u8>,
     pub scratch: Vec<u8>,
-    /// The new content of the slot.
+    /// The new content of the slot that is being changed.
     pub after: Vec<u8>,
 }
 
@@ -122,9 +123,8 @@ impl Buffers {
     }
 }
 
-/// An open transaction. It ends with [`Steal::commit`](crate::Steal::commit) or
-/// [`Steal::abort`](crate::Steal::abort). A dropped transaction keeps its locks until the database
-/// is closed, and a restart rolls it back.
+/// An open transaction. It ends with [`Steal::commit`](crate::Steal::commit) or [`Steal::abort`](crate::Steal::abort).
+/// A dropped transaction keeps its locks until the database is closed. A restart rolls the transaction back.
 pub struct Txn {
     pub(crate) routed: Routed,
     /// The position of the transaction's first record. `None`: it has no record.
@@ -150,7 +150,7 @@ pub(crate) struct Recorder<'a> {
     pub scratch: &'a mut Vec<u8>,
 }
 
-/// The part of a transaction that has its slots and their old bytes.
+/// The part of a transaction with the locked slots and the old bytes.
 pub(crate) struct Images<'a> {
     pub held: &'a mut Vec<Held>,
     pub undo: &'a mut Vec<Undo>,
@@ -159,7 +159,7 @@ pub(crate) struct Images<'a> {
 }
 
 impl Txn {
-    /// Splits the transaction into both parts, so that both can be borrowed at once.
+    /// Splits the transaction into [`Recorder`] and [`Images`], so that a caller can borrow the two parts together.
     pub(crate) fn split(&mut self) -> (Recorder<'_>, Images<'_>) {
         let buffers = &mut self.buffers;
         let recorder = Recorder {

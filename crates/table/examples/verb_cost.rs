@@ -1,4 +1,5 @@
-//! Measures what a verb on a wide row costs: `cargo run --release -p perdura-table --example verb_cost`.
+//! Measures the time of verbs (`get`, `edit` ...) on a wide row. Run it by
+//! `cargo run --release -p perdura-table --example verb_cost`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -45,7 +46,7 @@ fn customer(id: u32) -> Customer {
     }
 }
 
-/// Verbs in one transaction.
+/// The number of verbs in one transaction.
 const VERBS_EACH: u32 = 20;
 
 struct World {
@@ -55,7 +56,7 @@ struct World {
 
 impl World {
     fn run(&self, mut f: impl FnMut(&mut Cx<'_, '_>) -> Result<(), Error>) -> Result<(), Error> {
-        // Run as commands, whose effects are noted and hashed.
+        // The transactions run as commands, so that effects are noted and hashed.
         let manner = Manner {
             now_ms: 0,
             says: Says::Command(CommandCall {

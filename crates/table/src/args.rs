@@ -1,8 +1,8 @@
 //! Argument lists of procedures. A command's record holds the procedure's number and an encoded
 //! argument list.
 //!
-//! Integers of more than a byte are encoded as varints, signed ones in zigzag form, so that small numbers take few
-//! bytes. The types are not encoded, because the catalog has them with the procedure.
+//! Integers of more than a byte are encoded as varints, so that small numbers take few bytes. Signed integers are
+//! zigzag-encoded first. The types are not encoded, because the procedure's catalog entry has them.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::num::to_u64;
@@ -24,8 +24,8 @@ pub trait Arg: Clone + 'static {
     }
     /// Reads `count` arguments; `None` if the bytes are malformed.
     fn take_all(count: usize, r: &mut Reader<'_>) -> Option<Vec<Self>> {
-        // Each argument takes at least a byte. This check keeps a damaged count from allocating
-        // more than the bytes could hold.
+        // Each argument takes at least a byte. This check prevents an allocation for more arguments than
+        // `r` can hold, if a damaged count asks for it.
         if count > r.remaining() {
             return None;
         }
@@ -33,13 +33,13 @@ pub trait Arg: Clone + 'static {
     }
 }
 
-/// The arguments of a procedure: a tuple of at most eight.
+/// The arguments of a procedure: a tuple of at most eight values.
 pub trait ArgList: Clone + 'static {
-    /// Returns the types, as in `(u64,u64,i64)`.
+    /// Returns the arguments' types as text, such as `(u64,u64,i64)`.
     fn types() -> String;
     /// Appends all arguments.
     fn encode(&self, out: &mut Vec<u8>);
-    /// Reads all arguments. Bytes that remain are an error.
+    /// Reads all arguments. Fails if bytes remain after the last argument.
     ///
     /// # Errors
     /// [`Error::Corrupt`] with the position of the argument that is wrong.

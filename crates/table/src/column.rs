@@ -13,13 +13,13 @@ use crate::types::{Base, Type, normal};
 pub trait ColumnType: Sized + 'static {
     /// The type as data.
     const TYPE: Type;
-    /// The column's value as a reader gets it, without a copy.
+    /// A borrowed form of the column's value, which readers get.
     type View<'a>: Copy + fmt::Debug;
     /// Returns a view of the value, without a copy.
     fn view(&self) -> Self::View<'_>;
-    /// Returns the owned value of a column that was read.
+    /// Returns an owned copy of a viewed value.
     fn own(view: Self::View<'_>) -> Self;
-    /// Appends the column as a row has it.
+    /// Appends the column in the encoding of rows.
     fn put<W: Writer>(view: Self::View<'_>, out: &mut W);
     /// Reads exactly the column's bytes; `None` if they are malformed.
     fn read(bytes: &[u8]) -> Option<Self::View<'_>>;
@@ -27,11 +27,11 @@ pub trait ColumnType: Sized + 'static {
 
 /// A type that a key column can have.
 pub trait KeyType: ColumnType {
-    /// Appends the column as a key has it.
+    /// Appends the column in the encoding of keys.
     fn put_key<W: Writer>(view: Self::View<'_>, out: &mut W);
-    /// Takes the column from a key; `None` if it is malformed.
+    /// Reads the next column of a key; `None` if it is malformed.
     fn take_key(r: &mut Reader<'_>) -> Option<Self>;
-    /// Returns the partition of the rows whose first key column has this value.
+    /// Returns the partition of the rows with this value in the first key column.
     fn home(view: Self::View<'_>, geometry: &Geometry) -> PartitionId {
         let mut key = KeyBytes::new();
         Self::put_key(view, &mut key);
@@ -39,8 +39,8 @@ pub trait KeyType: ColumnType {
     }
 }
 
-/// A value that a caller may give for a column: the type itself, a reference to it, or the slice of a `String` or
-/// `Vec<u8>`.
+/// A form in which a caller may pass a column's value: the value itself, or a reference to the value. For `String` and
+/// `Vec<u8>`, also a slice.
 pub trait AsColumn<C: ColumnType> {
     /// Returns a view of the value, without a copy.
     fn as_column(&self) -> C::View<'_>;
@@ -283,7 +283,7 @@ impl KeyType for Vec<u8> {
     }
 }
 
-/// A type that an optional column can have: a fixed one.
+/// A type of fixed length. Only these types can be optional.
 pub trait FixedType: ColumnType {}
 
 macro_rules! fixed {
@@ -323,12 +323,13 @@ impl<C: FixedType> ColumnType for Option<C> {
     }
 }
 
-/// The hidden key of a row without key columns. Its low eight bits are the row's partition.
+/// The hidden key of a row in a table without key columns. Its low eight bits are the row's partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowId(pub u64);
 
 impl RowId {
-    /// Returns the id with this number, which is unique in the partition; `None` if it is too large.
+    /// Returns the id with this number and partition; `None` if `number` is too large. The caller must use each number
+    /// only once in a partition.
     #[must_use]
     pub fn new(number: u64, home: PartitionId) -> Option<RowId> {
         let shifted = number.checked_mul(1 << 8)?;

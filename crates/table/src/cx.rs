@@ -1,4 +1,4 @@
-//! The verbs of typed tables, over a running transaction.
+//! The verbs of typed tables (`get`, `insert`, `rows` ...) in a running transaction.
 
 mod edit;
 mod read;
@@ -20,8 +20,8 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A running transaction with the verbs of typed tables. It also has all verbs of [`Tx`].
 ///
-/// A verb that needs a partition without a latch fails, and the transaction then runs again with that latch. So a
-/// closure must pass errors on.
+/// A verb fails if it needs a partition that the transaction has not latched. The closure must return this error. The
+/// transaction then runs again with the missing latch.
 pub struct Cx<'x, 't> {
     tx: &'x mut Tx<'t>,
     registry: &'x Registry,
@@ -45,14 +45,14 @@ impl<'t> DerefMut for Cx<'_, 't> {
     }
 }
 
-/// A key in the heap's form, and the place of its row.
+/// A key in the heap's form, and the place of the key's row: one partition, or all partitions.
 struct Placed {
     key: KeyBytes,
     home: RowHome,
 }
 
 impl<'x, 't> Cx<'x, 't> {
-    /// Returns the verbs over a transaction.
+    /// Returns an object with the verbs for a transaction.
     pub fn new(tx: &'x mut Tx<'t>, registry: &'x Registry) -> Cx<'x, 't> {
         Cx {
             tx,
@@ -63,7 +63,7 @@ impl<'x, 't> Cx<'x, 't> {
         }
     }
 
-    /// Returns the verbs of tables of bytes. Some of them have the same names as verbs of typed
+    /// Returns the object with the verbs of untyped tables. Some of these verbs have the same names as verbs of typed
     /// tables.
     #[must_use]
     pub fn bytes(&self) -> &Tx<'t> {
@@ -76,14 +76,15 @@ impl<'x, 't> Cx<'x, 't> {
         self.registry
     }
 
-    /// Returns the time of this transaction, milliseconds since 1970. In a replay it is the original time.
+    /// Returns the time of this transaction in milliseconds since 1970. A replay of the transaction gets the original
+    /// time.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.tx.now_ms()
     }
 
-    /// Returns the next random number of this transaction. In a replay it is the original number. The seed is derived
-    /// from the transaction's number in its first partition.
+    /// Returns the next random number of this transaction. A replay gets the same numbers. The seed is derived from the
+    /// transaction's sequence number in its first partition.
     ///
     /// # Errors
     /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return, if the transaction has no
@@ -102,13 +103,13 @@ impl<'x, 't> Cx<'x, 't> {
         Ok(mix64(state))
     }
 
-    /// Returns the first partition that this transaction has latched. If it has latched none, returns the first of all
-    /// partitions. A verb on that partition then fails, and the transaction runs again with its latch.
+    /// Returns the first partition that this transaction has latched. If it has latched none, returns partition 0. A
+    /// verb on partition 0 then fails, and the transaction runs again with that latch.
     fn first_latched(&self) -> PartitionId {
         self.tx.latched().next().unwrap_or_default()
     }
 
-    /// Returns the table of a type.
+    /// Returns the registry's entry for the table of type `T`.
     #[inline]
     fn entry<T: Table>(&self) -> Result<&'x Entry> {
         self.registry.entry::<T>()
@@ -129,7 +130,7 @@ impl<'x, 't> Cx<'x, 't> {
         Placed { key: bytes, home }
     }
 
-    /// Returns the partition from which a row is read.
+    /// Returns the partition for reading a row.
     #[inline]
     fn read_at(&self, home: RowHome) -> PartitionId {
         match home {

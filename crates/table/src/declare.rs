@@ -1,31 +1,32 @@
-//! The declarations of `table!` as constants. So the compiler computes the places of columns and finds mistakes.
+//! The declarations that `table!` makes. They are constants, so the compiler computes the places of columns and finds
+//! mistakes.
 
 use crate::layout::{COLUMNS_MAX, Layout, Place};
 use crate::types::Type;
 
-/// The most columns of a key or an index.
+/// The maximum number of columns of a key or an index.
 pub const INDEX_COLUMNS_MAX: usize = 8;
 
-/// The addressing of a table: what the log's records of its changes refer to.
+/// The kind of address in a table's log records: each record refers to a page or to a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Addressing {
-    /// A page, and bytes in the page.
+    /// Page addresses: a log record of a change refers to a page and to bytes in the page.
     Page,
-    /// A row by its key, or the command that changed the row.
+    /// Row keys: a log record has the key of the changed row, or the command that changed the row.
     Key,
 }
 
 /// The order of the primary index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// By the hashes of keys: a row is found only by its whole key.
+    /// The order of the keys' hashes. The index finds a row only by its whole key.
     Hashed,
-    /// Also by the bytes of keys: rows are found by ranges of keys too.
+    /// Two orders: by the keys' hashes and by the keys' bytes. The index finds rows by whole keys and by key ranges.
     Ordered,
 }
 
 impl Addressing {
-    /// Returns its word in `table!`.
+    /// Returns the word for this addressing in `table!`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,7 +37,7 @@ impl Addressing {
 }
 
 impl Order {
-    /// Returns its word in `table!`.
+    /// Returns the word for this order in `table!`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -49,11 +50,11 @@ impl Order {
 /// A declared secondary index.
 #[derive(Debug, Clone, Copy)]
 pub struct IndexDeclaration {
-    /// Its name.
+    /// The index's name.
     pub name: &'static str,
-    /// True if no two rows of the table may have equal values in all of these columns.
+    /// True if no two rows of the table may have equal values in all columns of the index.
     pub unique: bool,
-    /// Its columns and their types.
+    /// The index's columns and their types.
     pub columns: &'static [(&'static str, Type)],
 }
 
@@ -89,7 +90,7 @@ impl Declaration {
         Declaration { order, ..self }
     }
 
-    /// Returns the declaration with a copy of each row in each partition.
+    /// Returns the declaration with `replicated` set: each partition has a copy of each row.
     #[must_use]
     pub const fn in_all_partitions(self) -> Declaration {
         Declaration {
@@ -160,8 +161,8 @@ impl Declaration {
         }
     }
 
-    /// Returns whether rows with equal index columns are always in the same partition. Only then
-    /// can a verb compare them.
+    /// Returns whether rows with equal index columns are always in one partition. A unique index needs this, because a
+    /// verb compares only rows of one partition.
     const fn keeps_unique(&self, index: &IndexDeclaration) -> bool {
         if self.replicated {
             return true;
@@ -184,7 +185,7 @@ impl Declaration {
         layout
     }
 
-    /// Returns the number of a value column, and its place in a value.
+    /// Returns the index of a value column in `columns`, and the column's place in the value of a row.
     ///
     /// # Panics
     /// If the table has no column of this name.
@@ -236,7 +237,7 @@ impl Declaration {
         panic!("the table has no such index")
     }
 
-    /// Returns whether an index and the key have the same first column. That column determines a row's partition.
+    /// Returns whether the first column of an index is the first key column. That column determines a row's partition.
     #[must_use]
     pub const fn leads_home(&self, index: usize) -> bool {
         let first = self.indexes[index].columns[0].0;
@@ -255,7 +256,7 @@ const fn position(columns: &[(&str, Type)], name: &str) -> Option<usize> {
     None
 }
 
-/// Compares strings in constants, where `==` is not available.
+/// Compares two strings. Constants need this function, because `==` on strings is not constant.
 const fn equal(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len() != b.len() {

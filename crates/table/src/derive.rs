@@ -1,4 +1,5 @@
-//! Makes the keys of secondary indexes from a schema, so that a restart can index tables without their program.
+//! Makes the keys of secondary indexes from a schema. So a restart can build a table's indexes without the program that
+//! declares the table.
 
 use std::sync::Arc;
 
@@ -10,14 +11,14 @@ use crate::layout::{Layout, Place};
 use crate::schema::{Indexed, Schema};
 use crate::types::Base;
 
-/// A column of an index, and where to find it.
+/// The source of an index column: a key column, or a place in the row's value.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     Key(usize),
     Value(Place, Base),
 }
 
-/// Makes the index keys of a table's rows.
+/// The maker of index keys for a table's rows.
 #[derive(Debug)]
 pub struct SchemaDerive {
     key: Vec<Base>,
@@ -43,8 +44,7 @@ impl SchemaDerive {
         }
     }
 
-    /// Appends a key column unchanged, because primary keys and index keys encode it in the same
-    /// way.
+    /// Appends a key column unchanged: the encoding is the same in primary keys and index keys.
     fn put_key_column(&self, at: usize, key: &[u8], out: &mut Vec<u8>) {
         let mut r = Reader::new(key);
         let mut column = self.key.iter().map_while(|base| take_column(*base, &mut r));
@@ -59,8 +59,8 @@ impl Derive for SchemaDerive {
         self.indexes.len()
     }
 
-    /// Appends the index key of a row. A malformed column is left out. The row can then be found by the other columns,
-    /// and its reader gets the error.
+    /// Appends the index key of a row. Omits a malformed column. A search by the remaining columns then still finds the
+    /// row. Reading the row reports the damage.
     fn index_key(&self, index: usize, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
         let parts = self.indexes.get(index);
         debug_assert!(parts.is_some(), "the heap asks for indexes that there are");

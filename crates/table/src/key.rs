@@ -1,4 +1,4 @@
-//! Keys. Columns are encoded so that the byte order of keys is the order of their columns.
+//! Keys. Columns are encoded so that the byte order of keys is the order of the columns' values.
 
 use perdura_base::PartitionId;
 use perdura_base::cursor::{Reader, Writer};
@@ -11,11 +11,11 @@ const END: [u8; 2] = [0, 0];
 /// The escaped form of a byte 0.
 const ZERO: [u8; 2] = [0, 0xff];
 
-/// The longest key that [`KeyBytes`] stores without an allocation, bytes.
+/// The length, in bytes, of the longest key that [`KeyBytes`] stores without an allocation.
 const IN_PLACE: usize = 48;
 
-/// The bytes of a key, without an allocation if it is short. Keys consist of columns of a few bytes, and appending a
-/// column is one copy of a known length.
+/// The bytes of a key. A short key needs no allocation. Most columns have only a few bytes, and the compiler knows
+/// their length. So appending such a column is fast.
 #[derive(Clone)]
 pub struct KeyBytes {
     /// The number of bytes used in `bytes`.
@@ -99,7 +99,7 @@ impl Writer for KeyBytes {
     }
 }
 
-/// The rule by which the first column of a key determines a row's partition.
+/// The rule that derives a row's partition from the first column of its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placement<'a> {
     /// By a number, modulo the number of partitions.
@@ -123,7 +123,7 @@ impl Placement<'_> {
     }
 }
 
-/// Appends bytes in escaped form, which shows where they end and keeps their order.
+/// Appends bytes in escaped form. The form marks the end of the bytes and keeps the order of byte strings.
 pub(crate) fn put_escaped<W: Writer>(bytes: &[u8], out: &mut W) {
     let mut rest = bytes;
     while let Some(at) = rest.iter().position(|byte| *byte == 0) {
@@ -135,7 +135,7 @@ pub(crate) fn put_escaped<W: Writer>(bytes: &[u8], out: &mut W) {
     out.put(&END);
 }
 
-/// Reads an escaped column. `None`: the column does not end, or has an invalid escape.
+/// Reads an escaped column. `None`: the column has no end mark, or has an invalid escape.
 pub(crate) fn take_escaped(r: &mut Reader<'_>) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     loop {
@@ -150,8 +150,8 @@ pub(crate) fn take_escaped(r: &mut Reader<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// Reads one column of a key, including its end mark, in encoded form. `None`: the bytes are not of
-/// this type.
+/// Reads one column of a key. Returns the encoded bytes, including the end mark if there is one. `None`: the bytes are
+/// not a column of this type.
 pub(crate) fn take_column<'a>(base: Base, r: &mut Reader<'a>) -> Option<&'a [u8]> {
     let Some(width) = base.width() else {
         let mut ahead = r.clone();
@@ -161,7 +161,7 @@ pub(crate) fn take_column<'a>(base: Base, r: &mut Reader<'a>) -> Option<&'a [u8]
     r.bytes(width)
 }
 
-/// Converts a column from its form in keys to its form in values. `None`: the column is malformed.
+/// Converts a column from its encoding in keys to its encoding in values. `None`: the column is malformed.
 pub(crate) fn to_value(base: Base, column: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let start = out.len();
     match base {
@@ -184,8 +184,7 @@ pub(crate) fn to_value(base: Base, column: &[u8], out: &mut Vec<u8>) -> Option<(
     Type::plain(base).holds(&out[start..]).then_some(())
 }
 
-/// Converts a column from its form in values to its form in keys. Appends nothing if the column is
-/// malformed.
+/// Converts a column from its encoding in values to its encoding in keys. Appends nothing if the column is malformed.
 pub(crate) fn from_value<W: Writer>(base: Base, column: &[u8], out: &mut W) {
     match base {
         Base::String | Base::Bytes => put_escaped(column, out),
@@ -233,7 +232,7 @@ pub(crate) fn placement(base: Base, column: &[u8]) -> Option<Placement<'_>> {
 
 const SIGN: u64 = 1 << 63;
 
-/// Returns the number as bits, such that the unsigned order of bits is the order of numbers.
+/// Converts a number to an unsigned integer. The order of such integers is the order of the numbers.
 pub(crate) fn order_of_float(number: f64) -> u64 {
     let bits = normal(number).to_bits();
     let ordered = if bits & SIGN == 0 { bits ^ SIGN } else { !bits };
@@ -241,7 +240,7 @@ pub(crate) fn order_of_float(number: f64) -> u64 {
     ordered
 }
 
-/// Returns the number that [`order_of_float`] has turned into these bits.
+/// Returns the number that [`order_of_float`] converts to these bits.
 pub(crate) fn float_of_order(ordered: u64) -> f64 {
     let bits = if ordered & SIGN == 0 {
         !ordered
@@ -251,7 +250,8 @@ pub(crate) fn float_of_order(ordered: u64) -> f64 {
     f64::from_bits(bits)
 }
 
-/// Returns the least byte string that is greater than all byte strings with this prefix. `None`: no such string exists.
+/// Returns the least byte string that is greater than all byte strings with this prefix. `None`: no greater byte string
+/// exists.
 pub(crate) fn successor(prefix: &[u8]) -> Option<KeyBytes> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut bytes = KeyBytes::new();

@@ -10,18 +10,18 @@ use smallvec::SmallVec;
 
 use crate::types::Type;
 
-/// The most value columns of a table, because the mask of a patch has one bit for each.
+/// The maximum number of value columns of a table. The mask of a patch has 64 bits, one for each value column.
 pub const COLUMNS_MAX: usize = 64;
 
 const NARROW_CODE: u8 = 2;
 const WIDE_CODE: u8 = 4;
-/// The widths of an end, bytes. The codes are equal to the widths.
+/// The two possible widths, in bytes, of a variable column's end offset. Each width is equal to its code.
 const NARROW: usize = 2;
 const WIDE: usize = 4;
-/// The most bytes of all variable columns for which their ends fit into 16 bits.
+/// The maximum total length, in bytes, of a value's variable columns if the end offsets have 16 bits.
 const NARROW_BYTES_MAX: usize = 0xffff;
 
-/// The layout of a value: the size of its fixed columns, and the number of its variable columns.
+/// The layout of a value: the size of the fixed columns, and the number of variable columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Layout {
     /// The total bytes of all fixed columns.
@@ -84,8 +84,8 @@ impl Layout {
         }
     }
 
-    /// Returns whether the value is well formed: the ends ascend, the last one gives the value's
-    /// length, and their width is the smallest possible.
+    /// Returns whether the value is well formed: the end offsets ascend and have the smallest possible width, and the
+    /// last offset matches the value's length.
     #[must_use]
     pub fn is_whole(&self, value: &[u8]) -> bool {
         if self.variables == 0 {
@@ -109,7 +109,7 @@ impl Layout {
         width == narrowest && bodies + last == value.len()
     }
 
-    /// Returns the width of an end, and the start of the first variable column.
+    /// Returns the width of an end offset, and the start of the first variable column.
     #[inline]
     fn bodies(&self, value: &[u8]) -> Option<(usize, usize)> {
         let width = usize::from(*value.get(self.fixed_bytes)?);
@@ -141,7 +141,7 @@ impl Layout {
         (start <= end).then_some(bodies + start..bodies + end)
     }
 
-    /// Begins to write the variable columns, after the fixed columns.
+    /// Begins to write the variable columns. `out` has the fixed columns already.
     #[inline]
     pub fn variables(self, out: &mut Vec<u8>) -> Variables<'_> {
         let head = out.len();
@@ -212,7 +212,7 @@ impl Variables<'_> {
         self.ends.push(end);
     }
 
-    /// Ends the value.
+    /// Completes the value. Makes its end offsets wider if the columns are too long for 16-bit offsets.
     #[inline]
     pub fn finish(self) {
         assert_eq!(

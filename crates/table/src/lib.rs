@@ -1,16 +1,16 @@
-//! Typed tables over a transaction, and deterministic procedures over typed tables.
+//! Typed tables, which transactions read and write, and deterministic procedures over typed tables.
 //!
 //! A table is declared with [`table!`]: a struct, its key, its indexes. The encoding of rows and keys
-//! (`docs/formats/typed-row.md`) allows a reader to find a column without decoding the others. The schema is also
-//! available as data. The catalog holds it, and a restart builds the indexes from it, without the program.
+//! (`docs/formats/typed-row.md`) allows a reader to find a column without decoding the columns before it. The schema is
+//! also available as data. The catalog holds it, and a restart builds the indexes from it, without the program.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`types`], `column` | the types of columns, as data and in Rust |
-//! | [`key`], [`prefix`] | keys whose byte order is that of their columns; prefixes of keys, typed |
+//! | [`key`], [`prefix`] | keys whose byte order is the order of their columns; typed prefixes of keys |
 //! | [`layout`] | the layout of the columns in a value |
-//! | [`schema`], `derive`, `patch` | a table as data; index keys and column patches from it |
-//! | [`declare`], `macros`, `table`, [`view`] | a table in a program; its rows, whole, viewed and edited |
+//! | [`schema`], `derive`, `patch` | a table's schema as data; index keys and column patches made from the schema |
+//! | [`declare`], `macros`, `table`, [`view`] | a table in a program; rows as structs, views and edits |
 //! | [`args`], `procedure` | procedures, their arguments, the partitions that they declare |
 //! | [`registry`], [`cx`], [`rows`] | the tables of an open database; the verbs; rows in order |
 

@@ -1,6 +1,6 @@
 //! The macro that declares a table.
 
-/// Declares a table: a struct whose values are its rows, with a constant for each column and index.
+/// Declares a table: a struct for the rows, with a constant for each column and index.
 ///
 /// ```
 /// perdura_table::table! {
@@ -22,15 +22,15 @@
 /// ```
 ///
 /// The struct derives `Debug`, `Clone` and `PartialEq`; its fields are public. Options, in any order:
-/// * `addressing = key` (the default): the log has changed rows or commands; or
-///   `addressing = page`: the log has changed bytes of pages.
-/// * `order = hashed` (the default): a row is found by its whole key and by its indexes; or
-///   `order = ordered`: also by ranges of keys.
-/// * `replicated`: each partition has a copy of each row. Reads are local, writes need all partitions. A database has
-///   256 partitions unless its options say otherwise, and each costs a copy. So choose about as many partitions as the
-///   first key column has different values.
+/// * `addressing = key` (the default): the log contains the changed rows, or commands; or
+///   `addressing = page`: the log contains the changed bytes of pages.
+/// * `order = hashed` (the default): a row is found by its whole key and by the indexes; or `order = ordered`: a row is
+///   also found by ranges of keys.
+/// * `replicated`: each partition has a copy of each row. A read needs one partition, a write needs all. A database has
+///   256 partitions unless its options say otherwise, and each partition costs a copy. So choose about as many
+///   partitions as the first key column has different values.
 ///
-/// Mistakes are found when the program is compiled, for example an index with another type than its column:
+/// The compiler finds mistakes, for example an index with a type that differs from its column's type:
 ///
 /// ```compile_fail,E0080
 /// perdura_table::table! {
@@ -50,7 +50,8 @@
 /// ```
 ///
 /// The first key column determines the partition of a row. A table without `key(...)` numbers its rows: see
-/// [`RowId`](crate::RowId). An index repeats the types of its columns, which are checked.
+/// [`RowId`](crate::RowId). An index declaration repeats the types of the index's columns, and the compiler checks the
+/// types.
 #[macro_export]
 macro_rules! table {
     (@indexes {$($table:tt)*} [$($done:tt)*]) => {
@@ -89,8 +90,8 @@ macro_rules! table {
             )*
         }
 
-        // Columns and indexes are constants in lower case because they have the names of the columns. A program need
-        // not use all of them.
+        // The constants have lower-case names because they have the names of columns and indexes. A program need not
+        // use all of them.
         #[allow(non_upper_case_globals, dead_code)]
         impl $name {
             $(

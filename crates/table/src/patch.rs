@@ -1,4 +1,4 @@
-//! Patches: the changed columns of a value, as the value log has them (docs/formats/typed-row.md).
+//! Patches. A patch has the changed columns of a value; the value log consists of patches (docs/formats/typed-row.md).
 
 use std::ops::Range;
 
@@ -10,16 +10,16 @@ use smallvec::SmallVec;
 use crate::layout::{Place, bytes_of};
 use crate::schema::{Schema, damaged};
 
-/// The bytes that are compared at a time.
+/// The number of bytes compared at a time.
 const WORD: usize = 8;
 
-/// The parts in which two values may differ. It saves comparing every column, because most changes are of a few
-/// neighbouring columns.
+/// The parts that may differ between two values. Only columns in these parts are compared. This saves time, because
+/// most changes are of a few neighbouring columns.
 #[derive(Debug)]
 struct Near {
-    /// A range of bytes. Every fixed column that differs has a byte in it.
+    /// A range of bytes in the value. Each fixed column that differs overlaps this range.
     fixed: Range<usize>,
-    /// True if a variable column may differ.
+    /// True if a variable column may differ between the two values.
     variable: bool,
 }
 
@@ -29,7 +29,7 @@ impl Near {
             before.split_at_checked(fixed_bytes),
             after.split_at_checked(fixed_bytes),
         ) else {
-            // A value is malformed. The comparison of the columns will report that.
+            // One of the values is malformed. The comparison of the columns will report this.
             let fixed = 0..fixed_bytes;
             let variable = true;
             return Near { fixed, variable };
@@ -53,7 +53,7 @@ impl Near {
 }
 
 impl Schema {
-    /// Appends the patch that turns one value of this table into another.
+    /// Appends the patch that turns the value `before` into the value `after`.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if one of the values is malformed.

@@ -1,5 +1,5 @@
-//! Keys and prefixes of keys as programs write them: one value, or a tuple of values, for the first columns of a key or
-//! an index. The compiler checks the types.
+//! Keys and prefixes of keys as programs write them. A prefix is one value, or a tuple of values, for the first columns
+//! of a key or an index. The compiler checks the types.
 
 use perdura_base::PartitionId;
 use perdura_base::cursor::Writer;
@@ -15,21 +15,21 @@ pub trait Columns: 'static {
     const COUNT: usize;
 }
 
-/// Values for the first columns of a key or an index with the columns `C`.
+/// Values for the first columns of a key or an index. `C` is the tuple of the types of all its columns.
 pub trait Prefix<C> {
     /// The number of columns with a value.
     const COUNT: usize;
-    /// Appends the columns in the form of keys.
+    /// Appends the columns in the encoding of keys.
     fn put<W: Writer>(&self, out: &mut W);
-    /// Returns the partition of rows whose key begins with these columns; `None` if the first column is missing.
+    /// Returns the partition of rows with keys that begin with these columns; `None` if the prefix has no columns.
     fn home(&self, geometry: &Geometry) -> Option<PartitionId>;
 }
 
 /// Values for all columns of a key.
 pub trait WholeKey<C>: Prefix<C> {}
 
-/// Implements [`Prefix`] for a tuple of values for the first columns. The arguments are the columns
-/// with a value and the remaining columns.
+/// Implements [`Prefix`] for a tuple of values. The first argument lists the columns that have a value in the tuple.
+/// The second argument lists the remaining columns.
 macro_rules! tuple {
     ([($a:ident $x:ident $n:tt) $(($b:ident $y:ident $m:tt))*] [$(($c:ident $z:ident $o:tt))*]) => {
         impl<$a, $x $(, $b, $y)* $(, $c)*> Prefix<($a, $($b,)* $($c,)*)> for ($x, $($y,)*)
@@ -53,7 +53,7 @@ macro_rules! tuple {
     };
 }
 
-/// Implements [`Prefix`] of a list of columns for a single value of the first column.
+/// Implements [`Prefix`] for a single value, which is the value of the first column.
 macro_rules! single {
     ([$($generic:ident)*] $first:ty, $given:ty, [$($c:ident)*]) => {
         impl<$($generic: KeyType,)* $($c: KeyType),*> Prefix<($first, $($c,)*)> for $given {

@@ -1,6 +1,6 @@
 //! Deterministic procedures. The replay of a command log calls them again.
 //!
-//! A procedure may use only the database, its arguments, and the time and random numbers of its [`Cx`]. So the same
+//! A procedure may use only the database, the arguments, and the time and random numbers of the [`Cx`]. So the same
 //! arguments on the same data make the same changes. It is then enough to log the procedure's name and arguments.
 //!
 //! # Source
@@ -17,29 +17,30 @@ use crate::cx::Cx;
 use crate::prefix::Columns;
 use crate::table::Table;
 
-/// A procedure. [`procedure!`](crate::procedure!) implements it for a type of the procedure's name.
+/// A procedure. [`procedure!`](crate::procedure!) makes a type with the procedure's name and implements this trait for
+/// it.
 pub trait Procedure: 'static {
     /// Its name.
     const NAME: &'static str;
-    /// A hash of the procedure's text without whitespace. Another hash means another version.
+    /// A hash of the procedure's text without whitespace. Versions of a procedure have different hashes.
     const HASH: u64;
     /// Its arguments.
     type Args: ArgList;
     /// The result that the caller gets. It is not logged.
     type Output;
 
-    /// Adds the partitions that the procedure will use, as far as its arguments show. If it uses others too, it runs
-    /// again with them, and the log gets the changed rows instead of the command.
+    /// Adds the partitions that the procedure will use, as far as the arguments show them. If the procedure uses a
+    /// partition that was not added, it runs again, and the log gets the changed rows instead of the command.
     fn homes(args: &Self::Args, homes: &mut Homes<'_>);
 
     /// Runs the procedure.
     ///
     /// # Errors
-    /// The error with which the procedure aborts. Its changes are then undone.
+    /// The error that aborts the procedure. The procedure's changes are then undone.
     fn run(cx: &mut Cx<'_, '_>, args: Self::Args) -> Result<Self::Output, Abort>;
 }
 
-/// The reason why a procedure, or another transaction on typed tables, was not executed.
+/// The reason for an abort of a procedure or of another transaction on typed tables.
 #[derive(Debug, thiserror::Error)]
 pub enum Abort {
     /// The procedure refused, with this reason for the caller.
@@ -62,7 +63,7 @@ impl From<String> for Abort {
     }
 }
 
-/// Collects the partitions that a procedure declares.
+/// The set of partitions that a procedure declares.
 #[derive(Clone)]
 pub struct Homes<'g> {
     geometry: &'g Geometry,
@@ -70,7 +71,7 @@ pub struct Homes<'g> {
 }
 
 impl<'g> Homes<'g> {
-    /// Returns an empty collection.
+    /// Returns an empty set.
     #[must_use]
     pub fn new(geometry: &'g Geometry) -> Homes<'g> {
         let set = PartitionSet::empty();
@@ -78,7 +79,7 @@ impl<'g> Homes<'g> {
     }
 
     /// Adds the partition of the rows with this first key column. For a replicated table, adds all partitions, because
-    /// only a write of such a table has to be declared.
+    /// a write needs all of them. Reads of a replicated table need not be declared.
     pub fn key<T: Table>(&mut self, first: impl AsColumn<<T::Key as Columns>::First>) {
         if T::DECLARATION.replicated {
             return self.all();
@@ -123,7 +124,7 @@ pub const fn text_hash(text: &str) -> u64 {
     let mut at = 0;
     while at < bytes.len() {
         if !bytes[at].is_ascii_whitespace() {
-            // This widens the byte. `u64::from` cannot be used in a constant function.
+            // This converts the byte to a `u64`. `u64::from` cannot be used in a constant function.
             let byte = u64::from_le_bytes([bytes[at], 0, 0, 0, 0, 0, 0, 0]);
             hash = (hash ^ byte).wrapping_mul(0x0000_0100_0000_01b3);
         }
@@ -153,13 +154,13 @@ pub const fn text_hash(text: &str) -> u64 {
 /// }
 /// ```
 ///
-/// `on` declares the partitions that the procedure uses. `Table(first)` takes an expression for the first key column,
-/// `Table(each firsts)` an iterator over such values. `on all` declares all partitions. In these expressions the
-/// arguments are references. If a partition is not declared, the procedure still works, but needs a second run and a
-/// longer log record.
+/// `on` declares the partitions that the procedure uses. In `Table(first)`, `first` is a value of the first key column.
+/// In `Table(each firsts)`, `firsts` is an iterator over values of the first key column. The procedure's arguments are
+/// references in these expressions. `on all` declares all partitions. If the procedure uses a partition that is not
+/// declared, it still works, but needs a second run and a longer log record.
 ///
-/// The body returns `Result<_, Abort>`: an error of the database, or any text. It must be deterministic. `cx.now()` and
-/// `cx.random()` are deterministic. The system clock and the order of hash maps are not.
+/// The body returns `Result<_, Abort>`. The error is an error of the database or any text. The body must be
+/// deterministic. `cx.now()` and `cx.random()` are deterministic. The system clock and the order of hash maps are not.
 #[macro_export]
 macro_rules! procedure {
     (@parse [$($meta:tt)*] [$vis:vis] {$text:expr}
@@ -180,7 +181,7 @@ macro_rules! procedure {
         [$($arg:ident $type:ty;)*] $output:ty, [$homes:ident $declare:block] $body:block
     ) => {
         $($meta)*
-        // The type has the name of the procedure, which is written like a function's.
+        // The type has the procedure's name, which is in lower case like a function's.
         #[allow(non_camel_case_types)]
         #[derive(Debug, Clone, Copy)]
         $vis struct $name;
@@ -211,7 +212,7 @@ macro_rules! procedure {
     };
 }
 
-/// One entry of the list of partitions in [`procedure!`](crate::procedure!).
+/// Adds the partitions of one entry of the `on` list in [`procedure!`](crate::procedure!).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! procedure_home {

@@ -17,13 +17,12 @@ pub struct Entry {
     pub(crate) table: TypedTable,
     pub(crate) schema: Schema,
     pub(crate) derive: Option<Arc<dyn Derive>>,
-    /// The numbers of its unique indexes.
+    /// The positions of its unique indexes in the schema.
     pub(crate) unique: Vec<usize>,
-    /// The first type of the program that was looked up and found to match this table. `None`: no type was looked up
-    /// yet.
+    /// The Rust type of the first successful lookup: its declaration matches this table. Unset before this lookup.
     program: OnceLock<TypeId>,
-    /// True if the table was dropped. It is set while all latches are held, and read while at least
-    /// one is.
+    /// True if the table was dropped. The flag is set while all latches are held, and read while at least
+    /// one latch is held.
     dropped: AtomicBool,
 }
 
@@ -35,9 +34,9 @@ impl Entry {
 
 /// The typed tables of a database, by name.
 ///
-/// A dropped table keeps its entry, because a snapshot may still show its rows. During a replay several tables may have
-/// the same name. All but the last of them are dropped in the course of the replay. At each moment the name belongs to
-/// the first table that is not dropped yet.
+/// A dropped table keeps its entry, because a snapshot may still show the table's rows. During a replay several tables
+/// may share a name. The replay drops all these tables but the last. At any time the name belongs to the first table
+/// that is not dropped yet.
 #[derive(Debug)]
 pub struct Registry {
     geometry: Geometry,
@@ -46,8 +45,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Returns a registry without tables. `seed` is the database's seed, from which procedures' random numbers are
-    /// derived.
+    /// Returns a registry without tables. `seed` is the database's seed. The random numbers of procedures are derived
+    /// from it.
     #[must_use]
     pub fn new(geometry: Geometry, seed: u64) -> Registry {
         let entries = Vec::new();
@@ -58,7 +57,7 @@ impl Registry {
         }
     }
 
-    /// Returns how rows are divided among partitions.
+    /// Returns the geometry of the heap, which assigns rows to partitions.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
@@ -68,7 +67,7 @@ impl Registry {
         self.seed
     }
 
-    /// Adds a table of the catalog. Its id must be greater than those of all other tables with the same name.
+    /// Adds a table of the catalog. The table's id must be greater than the ids of all earlier tables with this name.
     pub fn add(&mut self, id: TableId, schema: Schema) {
         let mut same = self.entries.iter();
         assert!(
@@ -93,8 +92,7 @@ impl Registry {
         });
     }
 
-    /// Notes that a table is dropped. The caller must hold all latches. Verbs no longer find the
-    /// table.
+    /// Marks a table as dropped: verbs no longer find it. The caller must hold all latches.
     pub fn mark_dropped(&self, id: TableId) {
         let mut entries = self.entries.iter();
         if let Some(entry) = entries.find(|entry| entry.table.id == id) {
@@ -124,23 +122,23 @@ impl Registry {
         live.any(|entry| entry.table.keyed)
     }
 
-    /// Returns the schema of a table; `None` if there is no such table, or it was dropped.
+    /// Returns the schema of a table; `None` for an unknown or dropped table.
     #[must_use]
     pub fn schema(&self, id: TableId) -> Option<&Schema> {
         self.tables()
             .find_map(|(found, schema)| (found == id).then_some(schema))
     }
 
-    /// Returns the table with a name; `None` if there is no such table.
+    /// Returns the table that has this name; `None` if no table has it.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<(TableId, &Schema)> {
         self.tables().find(|(_, schema)| schema.name() == name)
     }
 
-    /// Returns the table that a type declares, in the form that the verbs of a transaction need.
+    /// Returns the table that a type declares, in the form for the verbs of a transaction.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the database does not have the table, has it with another schema, or has dropped it.
+    /// [`Error::Usage`] if the table is missing in the database, has another schema, or was dropped.
     pub fn table<T: Table>(&self) -> Result<TypedTable> {
         self.entry::<T>().map(|entry| entry.table)
     }
@@ -151,11 +149,12 @@ impl Registry {
         self.tables().map(|(id, _)| id).collect()
     }
 
-    /// Returns the table that a type declares, as of an instant. `live` is the result of [`live`](Self::live) at that
-    /// instant.
+    /// Returns the table that a type declares. `live` is an earlier result of [`live`](Self::live). A table in `live`
+    /// is found even if it was dropped later. If `live` does not have the table, returns the result of
+    /// [`table`](Self::table).
     ///
     /// # Errors
-    /// As [`table`](Self::table), if the type's table was not live then.
+    /// As [`table`](Self::table), except that a table in `live` may be dropped.
     pub fn table_among<T: Table>(&self, live: &[TableId]) -> Result<TypedTable> {
         let mut entries = self.entries.iter();
         let named = |entry: &&Entry| entry.schema.name() == T::NAME;
@@ -165,8 +164,8 @@ impl Registry {
         }
     }
 
-    /// Returns the table that a type declares. The type remembers the place of its entry, so a lookup usually compares
-    /// only one number.
+    /// Returns the entry of the table that a type declares. The type's `hint` has the entry's position, so a lookup
+    /// usually checks only one entry.
     #[inline]
     pub(crate) fn entry<T: Table>(&self) -> Result<&Entry> {
         let hint = T::hint();
@@ -210,7 +209,7 @@ impl Registry {
     }
 }
 
-/// Fails if the schema that a type declares differs from its table's.
+/// Fails if the schema that a type declares differs from the schema of the table in the database.
 fn check<T: Table>(entry: &Entry) -> Result<()> {
     // The addressing may differ, because a program can choose it when it opens the database.
     let addressing = entry.schema.addressing();

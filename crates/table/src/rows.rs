@@ -16,7 +16,7 @@ use crate::view::RowView;
 
 type Source<'s> = Box<dyn DoubleEndedIterator<Item = RowRef<'s>> + 's>;
 
-/// An iterator over rows in encoded form, from either end.
+/// An iterator over rows in encoded form. A caller can advance it from the front and from the back.
 ///
 /// If the rows cannot be read, the only item is the error.
 pub struct Views<'s, T> {
@@ -27,7 +27,7 @@ pub struct Views<'s, T> {
 }
 
 impl<'s, T: Table> Views<'s, T> {
-    /// Returns the rows from the other end.
+    /// Returns the rows in reversed order.
     #[must_use]
     pub fn rev(self) -> Views<'s, T> {
         Views {
@@ -36,7 +36,7 @@ impl<'s, T: Table> Views<'s, T> {
         }
     }
 
-    /// Returns the first row; `None` without rows.
+    /// Returns the first row; `None` if there is no row.
     ///
     /// # Errors
     /// The reason why the rows cannot be read.
@@ -83,11 +83,10 @@ impl<T: Table> DoubleEndedIterator for Views<'_, T> {
     }
 }
 
-/// An iterator over decoded rows, from either end.
+/// An iterator over decoded rows. A caller can advance it from the front and from the back.
 ///
-/// Its items are results. An error means a damaged row, or is the reason why no rows can be read. The methods
-/// `collect`, `count`, `first` and `rev` replace those of [`Iterator`]. Those that can fail return one result for all
-/// rows.
+/// Each item is a row or an error. An error says that the row is damaged, or why no rows can be read. The methods
+/// `collect`, `count` and `rev` replace those of [`Iterator`]. `collect` and `count` return one result for all rows.
 pub struct Rows<'s, T>(Views<'s, T>);
 
 impl<'s, T: Table> Rows<'s, T> {
@@ -119,7 +118,7 @@ impl<'s, T: Table> Rows<'s, T> {
         self.0
     }
 
-    /// Returns the rows from the other end.
+    /// Returns the rows in reversed order.
     #[must_use]
     pub fn rev(self) -> Rows<'s, T> {
         Rows(self.0.rev())
@@ -141,7 +140,7 @@ impl<'s, T: Table> Rows<'s, T> {
         self.0.count()
     }
 
-    /// Returns the first row; `None` without rows.
+    /// Returns the first row; `None` if there is no row.
     ///
     /// # Errors
     /// The reason why the rows cannot be read.

@@ -1,5 +1,5 @@
-//! A table's schema as data. The catalog holds it, so that rows of a table can be indexed, checked and printed without
-//! the program that declares the table.
+//! A table's schema as data. The catalog holds the schema. So rows of a table can be indexed, checked and printed
+//! without the program.
 
 mod codec;
 mod differs;
@@ -22,7 +22,7 @@ pub struct Column {
     pub kind: Type,
 }
 
-/// A column of an index, by its number among the key columns or the value columns.
+/// A column of an index, given by its position among the key columns or among the value columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Indexed {
     /// A key column.
@@ -36,7 +36,7 @@ pub enum Indexed {
 pub struct Index {
     /// Its name.
     pub name: String,
-    /// True if no two rows of a partition may have equal values in all of these columns.
+    /// True if no two rows of a partition may have equal values in all columns of the index.
     pub unique: bool,
     /// Its columns.
     pub columns: Vec<Indexed>,
@@ -56,7 +56,7 @@ pub struct Schema {
     places: Vec<Place>,
 }
 
-/// The key of a table without key columns.
+/// The type of the key of a table without key columns.
 const ROW_ID: Type = Type::plain(Base::U64);
 
 impl Schema {
@@ -99,7 +99,7 @@ impl Schema {
         schema
     }
 
-    /// Returns the schema with another addressing, for a program that chooses it when it opens the database.
+    /// Returns the schema with this addressing, which a program may choose when it opens the database.
     #[must_use]
     pub fn with_addressing(self, addressing: Addressing) -> Schema {
         Schema { addressing, ..self }
@@ -224,7 +224,7 @@ impl Schema {
         Ok(placement.home(geometry))
     }
 
-    /// Checks that key and value consist of valid values for the table's columns, and nothing else.
+    /// Fails if `key` or `value` lacks a column, has a malformed column, or has bytes after its last column.
     ///
     /// # Errors
     /// [`Error::Corrupt`], which names the table and the column.
@@ -243,8 +243,7 @@ impl Schema {
         self.check_value(value)
     }
 
-    /// Checks that a value consists of valid values for the table's value columns, and nothing
-    /// else.
+    /// Fails if `value` lacks a column, has a malformed column, or has bytes after its last column.
     ///
     /// # Errors
     /// [`Error::Corrupt`], which names the table and the column.
@@ -287,7 +286,7 @@ impl Schema {
         damaged(&self.name, 0, expected, format!("{key:02x?}"))
     }
 
-    /// Returns the key as readable text: its columns in brackets.
+    /// Returns the key as readable text: its columns in brackets. Returns a malformed key as hexadecimal bytes.
     #[must_use]
     pub fn key_text(&self, key: &[u8]) -> String {
         let mut r = Reader::new(key);

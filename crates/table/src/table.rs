@@ -1,5 +1,4 @@
-//! The trait that `table!` implements for a struct, and the types of the constants that it
-//! generates for columns and indexes.
+//! The trait that `table!` implements for a struct, and the types of the generated constants for columns and indexes.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,7 +15,7 @@ use crate::layout::{Layout, Place};
 use crate::prefix::Columns;
 use crate::schema::{Schema, damaged};
 
-/// A table whose rows are this struct. [`table!`](crate::table!) implements it.
+/// A struct for the rows of a table. [`table!`](crate::table!) implements this trait.
 pub trait Table: Sized + 'static {
     /// The program's declaration of the table.
     const DECLARATION: Declaration;
@@ -31,11 +30,11 @@ pub trait Table: Sized + 'static {
 
     /// Returns the schema, as data.
     fn schema() -> &'static Schema;
-    /// Returns the place of the table's entry in a [`Registry`](crate::Registry), as of the last
+    /// Returns the position that the table's entry had in a [`Registry`](crate::Registry) at the last
     /// lookup.
     #[doc(hidden)]
     fn hint() -> &'static AtomicUsize;
-    /// Appends the row's key; nothing if the table has no key columns.
+    /// Appends the row's key. Appends nothing if the table has no key columns.
     fn encode_key(&self, out: &mut KeyBytes);
     /// Returns the row's partition; `None` if the table has no key columns.
     fn home(&self, geometry: &Geometry) -> Option<PartitionId>;
@@ -83,7 +82,7 @@ macro_rules! handle {
             }
         }
         impl<T, C> $name<T, C> {
-            /// Returns its number among the table's value columns, key columns or indexes.
+            /// Returns the position of this column or index among the table's value columns, key columns or indexes.
             #[inline]
             #[must_use]
             pub const fn index(self) -> usize {
@@ -96,7 +95,7 @@ macro_rules! handle {
 handle!(Column, KeyColumn, Index);
 
 impl<T: Table, C: ColumnType> Column<T, C> {
-    /// Returns the column with a name.
+    /// Returns the column that has this name.
     #[must_use]
     pub const fn of(name: &str) -> Self {
         let (index, place) = T::DECLARATION.column(name);
@@ -133,7 +132,7 @@ fn damaged_column<T: Table>(index: usize, value: &[u8]) -> perdura_base::Error {
 }
 
 impl<T: Table, C: KeyType> KeyColumn<T, C> {
-    /// Returns the key column with a name.
+    /// Returns the key column that has this name.
     #[must_use]
     pub const fn of(name: &str) -> Self {
         KeyColumn {
@@ -156,7 +155,7 @@ impl<T: Table, C: KeyType> KeyColumn<T, C> {
 }
 
 impl<T: Table, C: Columns> Index<T, C> {
-    /// Returns the index with a name.
+    /// Returns the index that has this name.
     #[must_use]
     pub const fn of(name: &str) -> Self {
         let index = T::DECLARATION.index(name);
@@ -174,7 +173,7 @@ impl<T: Table, C: Columns> Index<T, C> {
     }
 }
 
-/// A reader of the columns of a key, one after the other.
+/// A reader of the columns of a key, in order.
 #[derive(Debug)]
 pub struct KeyReader<'a> {
     key: &'a [u8],
@@ -182,7 +181,7 @@ pub struct KeyReader<'a> {
 }
 
 impl<'a> KeyReader<'a> {
-    /// Returns a reader that is before the first column.
+    /// Returns a reader that begins with the first column.
     #[inline]
     #[must_use]
     pub fn new(key: &'a [u8]) -> KeyReader<'a> {
@@ -190,7 +189,7 @@ impl<'a> KeyReader<'a> {
         KeyReader { key, r }
     }
 
-    /// Reads the next column, whose type is `C`. `T` is the table.
+    /// Reads the next column, of type `C`. `T` is the table.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt), which names the table.
@@ -212,7 +211,7 @@ pub const fn is_fixed<C: ColumnType>() -> bool {
     C::TYPE.width().is_some()
 }
 
-/// Appends a column of a row.
+/// Appends a column in the encoding of rows.
 #[inline]
 pub fn put_column<C: ColumnType, W: Writer>(column: &C, out: &mut W) {
     C::put(column.view(), out);

@@ -8,7 +8,7 @@ use perdura_base::num::to_u64;
 /// The longest array, bytes.
 pub const ARRAY_BYTES_MAX: usize = 4096;
 
-/// The kind of a column's contents, regardless of whether it is optional.
+/// The type of a column's contents, regardless of whether the column is optional.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base {
     /// `bool`
@@ -42,7 +42,7 @@ pub enum Base {
 /// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Type {
-    /// The kind of its contents.
+    /// The type of the column's contents if the column is not empty.
     pub base: Base,
     /// True if a column may be empty (`None`).
     pub optional: bool,
@@ -51,7 +51,7 @@ pub struct Type {
 const OPTIONAL: u8 = 0x80;
 const ARRAY: u8 = 11;
 
-/// All types but arrays, with their codes and their Rust names.
+/// All base types except arrays, with codes and Rust names.
 const PLAIN: [(Base, u8, &str); 12] = [
     (Base::Bool, 1, "bool"),
     (Base::U8, 2, "u8"),
@@ -68,7 +68,7 @@ const PLAIN: [(Base, u8, &str); 12] = [
 ];
 
 impl Base {
-    /// Returns the length of a fixed type, bytes; `None` if the length varies.
+    /// Returns the length, in bytes, of a column of this type; `None` if the length varies.
     #[must_use]
     pub const fn width(self) -> Option<usize> {
         match self {
@@ -92,8 +92,8 @@ impl Type {
         }
     }
 
-    /// Returns the length of a fixed type in a row, bytes; `None` if the length varies. It includes
-    /// the byte that says whether an optional column is present.
+    /// Returns the length, in bytes, that a column of this type has in a row; `None` if the length varies. The length
+    /// of an optional column includes the byte that says whether the column is present.
     #[must_use]
     pub const fn width(self) -> Option<usize> {
         match self.base.width() {
@@ -102,7 +102,7 @@ impl Type {
         }
     }
 
-    /// Compares types in constants, where `==` is not available.
+    /// Returns whether two types are equal. Constants need this function, because `==` is not constant.
     #[must_use]
     pub const fn is(self, other: Type) -> bool {
         let same_base = match (self.base, other.base) {
@@ -128,7 +128,7 @@ impl Type {
         }
     }
 
-    /// Appends the type in the form that catalog rows have.
+    /// Appends the type in the encoding of catalog rows.
     pub fn encode(self, out: &mut Vec<u8>) {
         debug_assert!(self.is_sound(), "types without a code are refused before");
         let flag = if self.optional { OPTIONAL } else { 0 };
@@ -138,7 +138,7 @@ impl Type {
         }
     }
 
-    /// Reads a type; `None` if the bytes are no type that this build knows.
+    /// Reads a type; `None` if the bytes are not a type that this build knows.
     #[must_use]
     pub fn decode(r: &mut Reader<'_>) -> Option<Type> {
         let byte = r.u8()?;
@@ -180,7 +180,7 @@ impl Base {
         }
     }
 
-    /// Returns whether `bytes`, which have the right length, are a valid value.
+    /// Returns whether `bytes` are a valid value. Their length must be right for the type.
     fn holds(self, bytes: &[u8]) -> bool {
         match self {
             Base::Bool => matches!(bytes, [0 | 1]),

@@ -1,4 +1,4 @@
-//! Rows of which only the columns that are used are decoded, for reading and editing.
+//! Rows in encoded form, for reading and editing single columns. Only the columns that a program uses are decoded.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use crate::column::{AsColumn, ColumnType, KeyType, RowId};
 use crate::key::KeyBytes;
 use crate::table::{Column, KeyColumn, KeyReader, Table};
 
-/// A row in encoded form.
+/// A row in encoded form, for reading.
 #[derive(Debug, Clone)]
 pub struct RowView<'a, T> {
     key: Cow<'a, [u8]>,
@@ -72,7 +72,7 @@ impl<'a, T: Table> RowView<'a, T> {
     }
 }
 
-/// A copy of a row whose value columns can be set one by one.
+/// An editor that sets single value columns. It changes a copy of the row's value.
 #[derive(Debug)]
 pub struct RowEdit<'e, T> {
     key: &'e [u8],
@@ -81,7 +81,7 @@ pub struct RowEdit<'e, T> {
 }
 
 impl<'e, T: Table> RowEdit<'e, T> {
-    /// Edits `value` in place.
+    /// Returns an editor that changes `value` in place. `key` is the row's key.
     ///
     /// # Errors
     /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if the value is malformed.

@@ -1,18 +1,20 @@
-//! The analysis, which makes the dirty page table of a restart. [`LogicalAnalysis`] uses the Δ records alone
-//! (Algorithm 4). [`SqlAnalysis`] uses BW records and the operations' own pages (Algorithm 3). [`AriesAnalysis`] uses
-//! the checkpoint's end and the operations' pages. Each analysis takes the records behind the redo start in the order
-//! of the log.
+//! The analysis of the log, which makes the dirty page table of a restart. There are three kinds:
+//! * [`LogicalAnalysis`] uses only the Δ records, which list dirtied and written pages (Algorithm 4).
+//! * [`SqlAnalysis`] uses BW records, which list written pages, and the pages named in operations (Algorithm 3).
+//! * [`AriesAnalysis`] uses the checkpoint's end record and the pages named in operations.
+//!
+//! Each analysis takes the records after the redo start in the order of the log.
 //!
 //! # Deviations
 //! The algorithms as printed lose updates:
-//! * Algorithm 4 begins with the first Δ whose TC-LSN is above that of the redo start. DirtySet notes operations that
-//!   were *appended*, but TC-LSN is the *stable* end of the log. So a Δ may note an operation behind the redo start
-//!   although its TC-LSN is below the redo start. Here the analysis begins with the first Δ behind the redo start.
-//! * Both algorithms set lastLSN when they make an entry, and Algorithm 4 never changes it after that. So a page
-//!   would be pruned although it is dirtied, written and dirtied again within one interval. Here every note refreshes
-//!   lastLSN.
-//! * Algorithm 4 prunes by update numbers, of which only bounds are known. Here notes are numbered, and a written
-//!   page is pruned if its last note is older than the interval's first write.
+//! * Algorithm 4 begins with the first Δ that has a TC-LSN above the redo start. TC-LSN is the *stable* end of the log,
+//!   but a Δ also covers operations that were only *appended*. So a Δ with a TC-LSN below the redo start may cover an
+//!   operation after the redo start. Here the analysis begins with the first Δ after the redo start.
+//! * Algorithms 3 and 4 set lastLSN when they make an entry, and Algorithm 4 never changes lastLSN after that. So a
+//!   page that is dirtied, written and dirtied again between two Δ records would be pruned although it is dirty. Here
+//!   every note of a dirtied page refreshes lastLSN.
+//! * Algorithm 4 prunes by the numbers of updates, but a Δ gives only bounds of these numbers. Here the notes of
+//!   dirtied pages are numbered. A written page is pruned if its last note precedes the first write in the Δ.
 
 use crate::dirty_pages::{DirtyPages, Entry};
 use perdura_base::flaw::{Flaw, armed};
@@ -25,24 +27,24 @@ use perdura_formats::tree_record::{Delta, EndCheckpoint, Writes};
 pub enum Detail {
     /// TC-LSN, FW-LSN and FirstDirty, as in section 4.2.
     Standard,
-    /// As `Standard`, and also the number of each update if the Δ has them (appendix D.1).
+    /// The fields of `Standard`, and the number of each update if the Δ has these numbers (appendix D.1).
     Numbers,
     /// Neither FW-LSN nor FirstDirty (appendix D.2).
     Reduced,
 }
 
-/// Algorithm 4.
+/// Algorithm 4: the analysis by Δ records alone.
 #[derive(Debug)]
 pub struct LogicalAnalysis {
     detail: Detail,
     rssp: Gsn,
-    /// TC-LSN of the last Δ that was taken, or the redo start.
+    /// The highest TC-LSN of the Δ records up to now. Before the first Δ, this is the redo start.
     previous: Gsn,
     table: DirtyPages,
 }
 
 impl LogicalAnalysis {
-    /// Begins at the redo start.
+    /// Returns an analysis with an empty table. `rssp` is the redo start.
     #[must_use]
     pub fn new(detail: Detail, rssp: Gsn) -> Self {
         let table = DirtyPages {
@@ -57,7 +59,7 @@ impl LogicalAnalysis {
         }
     }
 
-    /// Takes the next Δ behind the redo start.
+    /// Takes the next Δ after the redo start.
     pub fn delta(&mut self, delta: &Delta) {
         if armed(Flaw::DeltasByStableEnd) && delta.tc_lsn <= self.rssp {
             return;
@@ -74,7 +76,8 @@ impl LogicalAnalysis {
         self.table.knows = self.table.knows.max(delta.tc_lsn);
     }
 
-    /// Returns a number that is not above the number of the noted update.
+    /// Returns a lower bound of an update's number. `at` is the index of the update's page in the Δ's list of dirtied
+    /// pages.
     fn bound(&self, delta: &Delta, at: usize) -> Gsn {
         match (self.detail, &delta.lsns) {
             (Detail::Numbers, Some(lsns)) => lsns[at],
@@ -94,8 +97,8 @@ impl LogicalAnalysis {
                 last_note: note,
             }
         });
-        // A restart first notes changes of structure and then older operations, so numbers of notes do not always
-        // ascend.
+        // A restart notes changes of structure first and older operations later. So the numbers of the noted updates do
+        // not always ascend.
         entry.r_lsn = entry.r_lsn.min(bound);
         if !armed(Flaw::LastNotRefreshed) {
             entry.last = entry.last.max(bound);
@@ -126,14 +129,14 @@ impl LogicalAnalysis {
     }
 }
 
-/// Algorithm 3.
+/// Algorithm 3: the analysis by BW records and the pages named in operations.
 #[derive(Debug, Clone)]
 pub struct SqlAnalysis {
     table: DirtyPages,
 }
 
 impl SqlAnalysis {
-    /// Begins at a redo start.
+    /// Returns an analysis with an empty table.
     #[must_use]
     pub fn new() -> Self {
         SqlAnalysis {
@@ -141,7 +144,7 @@ impl SqlAnalysis {
         }
     }
 
-    /// Takes the next update behind the redo start. A change of structure counts as one update of each page that it
+    /// Takes the next update after the redo start. A change of structure counts as one update of each page that it
     /// changes.
     pub fn update(&mut self, pid: Pid, gsn: Gsn) {
         update(&mut self.table, pid, gsn);
@@ -151,7 +154,7 @@ impl SqlAnalysis {
         );
     }
 
-    /// Takes the next BW record behind the redo start.
+    /// Takes the next BW record after the redo start.
     pub fn writes(&mut self, writes: &Writes) {
         let entries = &mut self.table.entries;
         for pid in &writes.written {
@@ -179,14 +182,14 @@ impl Default for SqlAnalysis {
     }
 }
 
-/// The analysis of ARIES: the pages that the checkpoint's end names, and every page that was updated after it.
+/// The analysis of ARIES. Its table has the pages named in the checkpoint's end record, and every page updated later.
 #[derive(Debug)]
 pub struct AriesAnalysis {
     table: DirtyPages,
 }
 
 impl AriesAnalysis {
-    /// Begins at a redo start.
+    /// Returns an analysis with an empty table.
     #[must_use]
     pub fn new() -> Self {
         AriesAnalysis {
@@ -194,12 +197,12 @@ impl AriesAnalysis {
         }
     }
 
-    /// Takes the end record of a checkpoint: exactly the pages that it names are dirty.
+    /// Makes the table from a checkpoint's end record, which lists exactly the pages that were dirty at that time.
     pub fn checkpoint(&mut self, end: &EndCheckpoint) {
         self.table = knows_all(&end.dirty);
     }
 
-    /// Takes the next update behind the redo start.
+    /// Takes the next update after the redo start.
     pub fn update(&mut self, pid: Pid, gsn: Gsn) {
         update(&mut self.table, pid, gsn);
     }
@@ -217,7 +220,7 @@ impl Default for AriesAnalysis {
     }
 }
 
-/// Returns a table of these pages. It decides on every operation, so no tail is left.
+/// Returns a table of these pages. The table covers every operation, so no operation is in the tail.
 fn knows_all(pages: &[(Pid, Gsn)]) -> DirtyPages {
     let entry = |(pid, r_lsn): &(Pid, Gsn)| {
         let entry = Entry {

@@ -1,5 +1,5 @@
-//! Fills a new tree. Each page is written once, side by side with the others, and inner pages are written after the
-//! pages that they lead to. Nothing is logged, so this happens before the tree is used.
+//! Fills a new tree. The pages of tables are written once each, in the order of their page numbers. Inner pages come
+//! after the pages that they lead to. Nothing is logged, so a tree must be filled before it is used.
 
 use crate::file::{PageFile, Shape};
 use crate::tree::{FREE_KEY, META, NEXT_KEY};
@@ -8,19 +8,19 @@ use perdura_page::tree_page::{
     Kind, NodeMut, NodeSpec, cell_bytes, cell_bytes_max, format, key_bytes_max,
 };
 
-/// The number of bytes that are gathered for one write.
+/// The number of bytes gathered for one write.
 const WRITE_BYTES: usize = 1 << 20;
 
 /// A row for a new tree: key and value.
 pub type NewRow = (Vec<u8>, Vec<u8>);
 
-/// Pages of a new tree that are about to be written.
+/// A writer of a table's new pages. The writer gathers pages and writes many at once.
 struct Layer<'f> {
     file: &'f PageFile,
     shape: Shape,
     table: TableId,
     next: u32,
-    /// The pages from `begin` on, which are not yet written.
+    /// The gathered pages, which are not yet written. The first gathered page is page `begin`.
     bytes: Vec<u8>,
     begin: u32,
 }
@@ -111,7 +111,7 @@ impl Layer<'_> {
         }
     }
 
-    /// Adds the inner pages that lead to the pages of the level below. That level has more than one page.
+    /// Adds a level of inner pages that lead to the pages `below`. There must be more than one page below.
     fn above(&mut self, level: u8, below: &[Child]) -> Result<Vec<Child>> {
         let size = self.shape.page_bytes;
         let mut children: Vec<Child> = Vec::new();
@@ -121,7 +121,7 @@ impl Layer<'_> {
             let mut node = NodeMut::over(&mut draft);
             let fits = |(key, child): &&Child| node.put_child(key, *child) == Ok(true);
             let mut count = rest.iter().take_while(fits).count();
-            // An inner page with a single child must not be left over.
+            // An inner page must have at least two children. So if one child would remain, this page leaves two.
             if rest.len() - count == 1 {
                 count -= 1;
             }
@@ -155,7 +155,7 @@ impl Layer<'_> {
     }
 }
 
-/// Fails if a leaf cannot have this row behind the row with the key `last`.
+/// Fails if the row's key does not follow the key `last`. Also fails if the key or the row is too long for a page.
 fn check(size: usize, last: Option<&[u8]>, key: &[u8], value: &[u8]) -> Result<()> {
     let (key_max, row_max) = (key_bytes_max(size), cell_bytes_max(size));
     if last.is_some_and(|last| last >= key) {
@@ -174,11 +174,11 @@ fn check(size: usize, last: Option<&[u8]>, key: &[u8], value: &[u8]) -> Result<(
     Ok(())
 }
 
-/// Adds tables to a tree that was just [made](crate::tree::Tree::make). The first table gets the rows, whose keys
-/// must ascend, and its leaves are filled to `percent` percent. The other tables are empty.
+/// Adds tables to a tree that was just [made](crate::tree::Tree::make). The first table gets the rows in ascending
+/// order of keys. Its leaves are filled to `percent` percent. The other tables are empty.
 ///
 /// # Errors
-/// `Usage` for rows that do not ascend or are too long, and for more tables than the tree has room for; the disk's.
+/// `Usage` if the rows do not ascend, a row is too long, or the tree lacks room for the tables; errors of the disk.
 ///
 /// # Panics
 /// If a table is named twice.

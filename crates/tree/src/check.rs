@@ -1,9 +1,9 @@
-//! The check of a tree's links. No page shows by itself whether these are right.
+//! The check of a tree's links, the references from page to page. A single page does not show whether links are right.
 //!
-//! The check of a single page ([`Node::open`](perdura_page::tree_page::Node::open)) covers its bytes, its keys and
-//! its fences. The check here compares the table, the level and the fences of each page with the page that leads to
-//! it. Starting from the meta page, each page that was ever used must be reached exactly once, through a table or
-//! through the list of free pages.
+//! The check of a single page ([`Node::open`](perdura_page::tree_page::Node::open)) covers the page's bytes, keys and
+//! fences. The check in this module compares each page with the page that leads to it: the table, the level and the
+//! fences must match. The check starts from the meta page and follows the tables and the list of free pages. It must
+//! reach every used page, and each only once.
 
 use crate::contract::{Answer, insist};
 use crate::pool::Pinned;
@@ -43,8 +43,8 @@ pub struct Fault {
     pub pid: Pid,
     /// A description of the page that was expected.
     pub expected: String,
-    /// The rows that are lost with the page. `None`: no rows are lost, or, if the page is the meta page, those of all
-    /// tables.
+    /// The keys of the rows lost with the page. Always `None` for the meta page, with which the rows of all tables are
+    /// lost. For any other page, `None` means that no rows are lost.
     pub lost: Option<Keys>,
 }
 
@@ -53,7 +53,7 @@ pub struct Fault {
 pub struct Checked {
     /// The number of leaves.
     pub leaves: u64,
-    /// The number of inner pages, which lead to others.
+    /// The number of inner pages, which lead to other pages.
     pub inner: u64,
     /// The number of free pages.
     pub free: u64,
@@ -63,10 +63,10 @@ pub struct Checked {
     pub faults: Vec<Fault>,
 }
 
-/// A page that another page leads to, with the properties that it must have.
+/// A page reached from another page, with the properties that it must have.
 pub(crate) struct Expected {
     pub pid: Pid,
-    /// The page's level. `None`: the page is a root, of any level.
+    /// The page's level. `None`: the page is a root, and may have any level.
     level: Option<u8>,
     pub keys: Keys,
 }
@@ -81,12 +81,12 @@ struct Check<'t> {
     found: Checked,
 }
 
-/// Reads all pages of a tree whose tables [were found](Tree::find_tables). No other thread may use the tree. `eosl`
-/// is the end of the stable log: dirty pages with changes up to it may be written to make room.
+/// Checks all pages of a tree. [`Tree::find_tables`] must have been called. No other thread may use the tree. `eosl`
+/// is the end of the stable log. To make room in memory, the check may write dirty pages with changes up to `eosl`.
 ///
 /// # Errors
-/// Errors of the disk; [`Usage`](Error::Usage) if the pages in memory wait for the log. A damaged page is not an
-/// error but a [`Fault`].
+/// Errors of the disk; [`Usage`](Error::Usage) if memory is full of dirty pages that cannot be written before the log
+/// is flushed. A damaged page is not an error but a [`Fault`].
 pub fn check(tree: &Tree, eosl: Gsn) -> Result<Checked> {
     let roots = tree.roots.read();
     let next = roots.next;
@@ -126,8 +126,8 @@ impl Check<'_> {
         });
     }
 
-    /// Marks a page as reached. Returns false if the page was already reached, or if the meta page says that it was
-    /// never used.
+    /// Marks a page as reached. Returns false if the page was already reached, or was never used according to the meta
+    /// page.
     fn reach(&mut self, pid: Pid) -> bool {
         let seen = self.reached.get_mut(to_usize(u64::from(pid.0)));
         seen.is_some_and(|seen| !std::mem::replace(seen, true))
@@ -208,8 +208,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Reports pages that no page leads to. A damaged page can hide such pages, so none are reported if there is
-    /// another fault.
+    /// Reports pages that no page leads to. After any fault, reports none of these pages, because a damaged page hides
+    /// its links.
     fn unreached(&mut self) {
         if !self.found.faults.is_empty() {
             return;
@@ -230,7 +230,7 @@ impl Check<'_> {
     }
 }
 
-/// Pins a page. The inner error is a description of the expected page, if the page is damaged.
+/// Pins a page. If the page is damaged, the inner result is an error that describes the expected page.
 fn pin(tree: &Tree, eosl: Gsn, pid: Pid) -> Result<std::result::Result<Pinned<'_>, String>> {
     let pool = tree.pool();
     let call = || Ok(pool.pin(pid)?.map_or(Answer::NoFrame, Answer::Done));
@@ -244,7 +244,7 @@ fn pin(tree: &Tree, eosl: Gsn, pid: Pid) -> Result<std::result::Result<Pinned<'_
     }
 }
 
-/// Returns a description of the expected property that the page lacks. `None`: the page is as expected.
+/// Returns a description of the first expected property that the page lacks. `None`: the page is as expected.
 fn differs(node: Node<'_>, expected: &Expected) -> Option<String> {
     let Keys { table, low, high } = &expected.keys;
     let is_node = matches!(node.kind(), Kind::Inner | Kind::Leaf);

@@ -1,6 +1,6 @@
-//! The contract between the tree and its caller (in the paper, between DC and TC). The caller is a transaction
-//! component that deals with keys and not with pages. The tree calls it only to append records to the log, while a
-//! leaf's latch is held.
+//! The contract between the tree and its caller. In the paper, the tree is the data component (DC). The caller is the
+//! transaction component (TC), which deals with keys and not with pages. The tree calls the caller only to append
+//! records to the log.
 
 use crate::pool::Progress;
 use perdura_base::{Gsn, Pid, Result, TableId};
@@ -21,14 +21,15 @@ pub struct Operation<'a> {
     pub pid: Pid,
 }
 
-/// The log, for the tree's own records. A record gets the next number while the monitor's mutex is held, so numbers
-/// and notes have the same order.
+/// The part of the log's interface that appends the tree's records. A record gets the next number while the monitor's
+/// mutex is held. So the monitor's notes have the order of the numbers.
 pub trait Records {
     /// Appends a record of the tree. Returns its number.
     fn record(&self, record: &TreeRecord) -> Gsn;
 }
 
-/// The log, for the caller's operations too. The same rule holds.
+/// A log for the tree's records and for the caller's operations. Like a record, an operation gets its number while the
+/// monitor's mutex is held (see [`Records`]).
 pub trait Log: Records {
     /// Appends an operation. Returns its number.
     fn operation(&self, operation: &Operation<'_>) -> Gsn;
@@ -45,8 +46,8 @@ pub enum Answer<T> {
     NoFrame,
 }
 
-/// Repeats a call until it finds frames for its pages. Takes a step of the writer after each failure. `None`: no
-/// dirty page may be written.
+/// Repeats `call` until the pool has enough frames for it. After each call that lacks a frame, calls `step` until the
+/// writer has written a batch of dirty pages. Returns `None` if no dirty page may be written.
 ///
 /// # Errors
 /// Errors of the call and of the step.
@@ -68,7 +69,7 @@ pub fn insist<T>(
     }
 }
 
-/// Evaluates to the value of an [`Answer::Done`]. For [`Answer::NoFrame`], returns it from the calling function.
+/// Evaluates to the value of an [`Answer::Done`]. For [`Answer::NoFrame`], makes the calling function return `NoFrame`.
 macro_rules! done {
     ($answer:expr) => {
         match $answer {

@@ -1,5 +1,5 @@
-//! The dirty page table of a restart: the pages that may lack operations on disk, each with the first number that it
-//! may lack.
+//! The dirty page table of a restart. It lists each page that may lack operations on disk, with the number of the first
+//! missing operation.
 
 use crate::monitor::PidMap;
 use perdura_base::{Gsn, Pid};
@@ -7,19 +7,21 @@ use perdura_base::{Gsn, Pid};
 /// The entry of a page that may have been dirty at the crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// All operations on the page below this number are on disk.
+    /// On disk, the page has all operations with numbers below this one.
     pub(crate) r_lsn: Gsn,
-    /// The newest update of the page that the analysis knows: its number, or for Δ records the number of its note.
+    /// The number of the newest update that the analysis found for the page. In an analysis by Δ records, it may be
+    /// only a lower bound.
     pub(crate) last: Gsn,
+    /// The number of the last note of the page in the Δ records. Other analyses set it to 0.
     pub(crate) last_note: u64,
 }
 
-/// The reason why an operation need not be redone, found without reading its page.
+/// A reason to skip the redo of an operation. The dirty page table shows the reason, so the page need not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Skip {
     /// The operation's page was not dirty.
     Clean,
-    /// The operation's page became dirty after this operation.
+    /// The page on disk already contains the operation's change. A later operation made the page dirty.
     BeforeRLsn,
 }
 
@@ -27,15 +29,15 @@ pub enum Skip {
 #[derive(Debug, Clone, Default)]
 pub struct DirtyPages {
     pub(crate) entries: PidMap<Entry>,
-    /// The last operation that the table decides on. Later operations form the tail, for which the pages themselves
-    /// decide.
+    /// The highest operation number that the table covers. Later operations form the tail. To decide whether an
+    /// operation of the tail is missing from its page, redo must read the page.
     pub(crate) knows: Gsn,
     pub(crate) prefetch: Vec<Pid>,
 }
 
 impl DirtyPages {
-    /// The redo test that reads no page (Algorithm 5, lines 5 to 8; Algorithm 1). Returns the reason why an operation
-    /// need not be redone. `None`: the table shows no reason.
+    /// Looks for a reason to skip the redo of an operation (Algorithm 5, lines 5 to 8; Algorithm 1). Uses only the
+    /// table, and does not read the page. Returns `None` if the table shows no reason.
     #[must_use]
     pub fn skips(&self, pid: Pid, gsn: Gsn) -> Option<Skip> {
         if gsn > self.knows {
@@ -60,14 +62,14 @@ impl DirtyPages {
         self.entries.is_empty()
     }
 
-    /// Returns the last operation that the table decides on.
+    /// Returns the highest operation number that the table covers.
     #[must_use]
     pub fn knows(&self) -> Gsn {
         self.knows
     }
 
-    /// Returns pages in about the order in which a redo needs them (PF-list, appendix A.2). The list may have pages
-    /// that are no longer in the table, and may repeat pages.
+    /// Returns pages in about the order in which redo needs them (PF-list, appendix A.2). The list may have pages that
+    /// are no longer in the table, and may repeat pages.
     #[must_use]
     pub fn prefetch(&self) -> &[Pid] {
         &self.prefetch
@@ -82,7 +84,7 @@ impl DirtyPages {
         pages.into_iter().map(|(_, pid)| pid).collect()
     }
 
-    /// Notes the number of a page that was read: no operation up to this number is missing.
+    /// Notes that a page was read and has all operations up to the number `plsn`.
     pub fn raise(&mut self, pid: Pid, plsn: Gsn) {
         if let Some(entry) = self.entries.get_mut(&pid) {
             entry.r_lsn = entry.r_lsn.max(Gsn(plsn.0 + 1));

@@ -1,7 +1,7 @@
-//! The tree's file: reads pages, and writes them so that a torn write loses no page (docs/formats/tree-double.md).
+//! The tree's file: reads pages, and writes pages so that a torn write loses no page (docs/formats/tree-double.md).
 //!
-//! A [`Batch`] is written in steps of one I/O each. After a failed write or sync the file accepts no more writes,
-//! because the contents of the disk are unknown. A restart finds them out.
+//! A [`Batch`] is written in steps of one I/O each. After a failed write or sync, the contents of the disk are unknown.
+//! So the file accepts no more writes until a restart has repaired it.
 
 mod whose;
 
@@ -23,7 +23,7 @@ pub const PAGES: &str = "pages";
 /// The double-write file.
 pub const DOUBLE: &str = "double";
 
-/// The most adjacent pages that one I/O reads (appendix A of the paper).
+/// The maximum number of adjacent pages that one I/O reads (appendix A of the paper).
 pub const RUN_PAGES_MAX: usize = 8;
 
 /// The shape of a tree's file.
@@ -40,9 +40,9 @@ pub struct PageFile {
     shape: Shape,
     pages: Arc<dyn File>,
     double: Arc<dyn File>,
-    /// The reason why the file accepts no more writes. `None`: it does accept them.
+    /// The reason why the file accepts no more writes. `None`: it accepts writes.
     stopped: Mutex<Option<String>>,
-    /// The highest number of any page that was written.
+    /// The highest change number in any page that was written.
     newest: AtomicU64,
 }
 
@@ -52,12 +52,12 @@ impl std::fmt::Debug for PageFile {
     }
 }
 
-/// The result of a restart's repair of the newest batch.
+/// The pages that [`PageFile::repair`] has written.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Repaired {
-    /// Pages that were damaged and have been restored.
+    /// Damaged pages that have been restored.
     pub restored: Vec<Pid>,
-    /// The number of pages that were whole and have been made durable.
+    /// The number of pages that were whole. They were written again, because they may not have been durable.
     pub rewritten: usize,
 }
 
@@ -87,8 +87,8 @@ impl PageFile {
     /// Opens the files of a tree. The caller then calls [`repair`](Self::repair).
     ///
     /// # Errors
-    /// Errors of the disk; `Usage` if a page cannot have this size, or for direct access if a page is not a multiple
-    /// of a sector.
+    /// Errors of the disk; `Usage` if a page cannot have this size. `Usage` for direct access if the page size is not a
+    /// multiple of the sector size.
     pub fn open(disk: &dyn Disk, dir: &str, shape: Shape, access: Access) -> Result<PageFile> {
         check_size(shape.page_bytes)?;
         if access == Access::Direct && !shape.page_bytes.is_multiple_of(SECTOR_BYTES) {
@@ -144,21 +144,21 @@ impl PageFile {
     /// Reads a page.
     ///
     /// # Errors
-    /// Errors of the disk; corruption, if the bytes are not those of the page with this number.
+    /// Errors of the disk; corruption, if the bytes are not a valid page with this page number.
     pub fn read(&self, pid: Pid, buffer: &mut [u8]) -> Result<()> {
         assert_eq!(buffer.len(), self.shape.page_bytes, "one page");
         read_exact_at(&*self.pages, self.offset(pid), buffer)?;
         self.check(pid, buffer)
     }
 
-    /// Reads adjacent pages in one I/O, as many as the buffer has room for. Returns for each page whether the bytes
-    /// are those of the page with this number. If not, [`read`](Self::read) would return an error for the page.
+    /// Fills the buffer with adjacent pages in one I/O. Returns true for each valid page, and false for each page that
+    /// [`read`](Self::read) would refuse.
     ///
     /// # Errors
     /// Errors of the disk.
     ///
     /// # Panics
-    /// If the buffer is not of 1 to [`RUN_PAGES_MAX`] whole pages.
+    /// If the buffer's length is not 1 to [`RUN_PAGES_MAX`] times the page size.
     pub fn read_run(&self, first: Pid, buffer: &mut [u8]) -> Result<Vec<bool>> {
         let size = self.shape.page_bytes;
         let pages = buffer.len() / size;
@@ -179,7 +179,7 @@ impl PageFile {
             .map_err(|malformed| self.damaged(pid, malformed.at, malformed.expected))
     }
 
-    /// Returns the error for a page that differs from the expected page from byte `at` on.
+    /// Returns the error for a page that differs from the expected page at byte `at`.
     pub(crate) fn damaged(&self, pid: Pid, at: usize, expected: &str) -> Error {
         Error::corrupt(
             self.pages.path(),
@@ -190,10 +190,11 @@ impl PageFile {
         )
     }
 
-    /// Begins to write a batch. The pages must ascend and be sealed, and the file must have room for them.
+    /// Returns a batch of pages, which [`step`](Self::step) then writes. The pages must be sealed and in ascending
+    /// order, and the file must have room for them.
     ///
     /// # Panics
-    /// If a page is not sealed or belongs to another file, or if `pages` is empty or longer than [`PAGES_MAX`].
+    /// If a page is not sealed or belongs to another file. If `pages` is empty or longer than [`PAGES_MAX`].
     #[must_use = "nothing is written yet"]
     pub fn begin(&self, pages: &[(Pid, &[u8])]) -> Batch {
         let size = self.shape.page_bytes;
@@ -228,7 +229,7 @@ impl PageFile {
     /// Takes one step of a batch: one I/O. Returns whether the batch is durable.
     ///
     /// # Errors
-    /// Errors of the disk. After one of these, every step returns `Stopped`.
+    /// Errors of the disk. After an error of the disk, every step returns `Stopped`.
     pub fn step(&self, batch: &mut Batch) -> Result<bool> {
         if let Some(why) = &*self.stopped.lock() {
             return Err(Error::Stopped(why.clone()));
@@ -287,7 +288,7 @@ impl PageFile {
         self.pages.write_at(self.offset(first), pages)
     }
 
-    /// Makes pages durable that [`lay`](Self::lay) has written.
+    /// Syncs the file, so that the pages written by [`lay`](Self::lay) are durable.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -305,11 +306,12 @@ impl PageFile {
         Ok(())
     }
 
-    /// Makes the newest batch whole and durable, after a crash and before a page is read.
+    /// Restores the damaged pages of the newest batch from their copies, and makes the batch's pages durable. A restart
+    /// must do this before it reads a page.
     ///
     /// # Errors
-    /// Errors of the disk; corruption, if one of the two files belongs to another database, or a newer build wrote
-    /// the double-write file. A page that stays damaged causes no error here, but does when it is read.
+    /// Errors of the disk; corruption, if a file belongs to another database, or a newer build wrote the double-write
+    /// file. A damaged page without a whole copy causes an error only when it is read.
     pub fn repair(&self) -> Result<Repaired> {
         let mut repaired = Repaired::default();
         let head = self.batch_head()?;
@@ -349,7 +351,8 @@ impl PageFile {
         Ok(got == size && checksum(copy) == crc && is_page)
     }
 
-    /// Returns the pages for which [`repair`](Self::repair) has a copy.
+    /// Returns the pages that have a whole copy in the double-write file. [`repair`](Self::repair) can restore these
+    /// pages.
     ///
     /// # Errors
     /// As [`repair`](Self::repair).
@@ -367,14 +370,14 @@ impl PageFile {
         Ok(restorable)
     }
 
-    /// Returns whether the page in the file of pages is whole.
+    /// Reads a page from the file of pages. Returns whether it is whole.
     fn is_whole(&self, pid: Pid, page: &mut [u8]) -> Result<bool> {
         let got = self.pages.read_at(self.offset(pid), page)?;
         Ok(got == page.len() && Node::open(page, pid, self.shape.database).is_ok())
     }
 
-    /// Returns the highest number of any page that was written, as recorded in the double-write file. The log must
-    /// have reached this number.
+    /// Returns the highest change number in any page that was written. The double-write file records this number. The
+    /// log must extend at least to it.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -432,7 +435,7 @@ fn checksum(page: &[u8]) -> u32 {
 enum Step {
     Double,
     SyncDouble,
-    /// Writes the run of pages that begins at this index.
+    /// A write of adjacent pages to the file of pages. The number is the first page's index in the batch.
     InPlace(usize),
     SyncPages,
     Done,
@@ -448,7 +451,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Returns the indexes of the adjacent pages from `from` on, which one write can cover.
+    /// Returns the longest range of indexes that begins at `from` and whose pages are adjacent in the file. One write
+    /// can cover these pages.
     fn run(&self, from: usize) -> Range<usize> {
         let rest = &self.pids[from..];
         let side_by_side = rest

@@ -15,8 +15,9 @@ struct Neighbours {
 }
 
 impl Tree {
-    /// Merges the leaf of a key with a neighbour if both fit well into one page, and does the same with the inner
-    /// pages above. The right page of the two becomes free. Returns whether the leaf was merged.
+    /// Merges the leaf of a key with a neighbour, if one page has ample room for the rows of both. Then merges the
+    /// inner pages above under the same condition. The right page of two merged pages becomes free. Returns whether the
+    /// leaf was merged.
     ///
     /// # Errors
     /// `Usage` if the table does not exist; as [`Pool::pin`](crate::pool::Pool::pin).
@@ -29,8 +30,8 @@ impl Tree {
             .map(|(pid, pinned)| (*pid, pinned.read().bytes().to_vec()))
             .collect();
         drop(path);
-        // The page and the key that it loses, because one of its children was merged away. It may itself be merged
-        // next.
+        // The parent of the last merged pages, and the key of the right page, which the parent loses. The next round
+        // may merge this parent too.
         let mut dropped: Option<(Pid, Vec<u8>)> = None;
         while copies.len() > 1 {
             let Some((pid, bytes)) = copies
@@ -74,7 +75,7 @@ impl Tree {
         Ok(Answer::Done(true))
     }
 
-    /// Returns a page and a neighbour under the same parent, if both fit well into one page.
+    /// Returns a page and a neighbour under the same parent, if one page has ample room for the rows of both.
     fn neighbours(
         &self,
         pid: Pid,

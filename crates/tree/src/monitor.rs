@@ -1,22 +1,24 @@
-//! The notes that the tree makes when pages become dirty and when they are written. They show a restart the pages
-//! that it need not read (section 4.1 of the paper: the Δ-log record; section 3.3: the BW-log record).
+//! The notes that the tree makes when pages become dirty and when they are written. They are logged as Δ records
+//! (section 4.1 of the paper) and BW records (section 3.3). From these records a restart finds the pages that it need
+//! not read. *Cutting* a record means to put the notes since the last record into a new one.
 //!
 //! One mutex guards a monitor together with the counter of numbers. Callers of the monitor must keep these rules:
-//! 1. An operation gets its number, is appended to the log and is noted while the mutex is held throughout, under its
-//!    leaf's latch. So notes have the order of the numbers, and every stable operation is noted.
-//! 2. A page is copied for a write under its latch, and only if [`may_write`](Monitor::may_write) allows that. When
-//!    the copy is durable, the caller calls [`note_written`](Monitor::note_written).
-//! 3. EOSL is read before the mutex is taken, or while it is held. If it were read later, it could cover operations
-//!    that the cut record does not note.
-//! 4. A Δ and its BW are cut and appended to the log, Δ first, while the mutex is held throughout.
+//! 1. The mutex and the latch of an operation's leaf are held while the operation gets its number, is appended to the
+//!    log and is noted. So notes have the order of the numbers, and every stable operation is noted.
+//! 2. Before a write, the page is copied under its latch, and only if [`may_write`](Monitor::may_write) returns true.
+//!    When the copy is durable, the caller calls [`note_written`](Monitor::note_written).
+//! 3. EOSL, the end of the stable log, is read before the mutex is taken, or while it is held. If EOSL were read
+//!    later, it could cover operations that the cut record does not note.
+//! 4. The mutex is held while a Δ and its BW are cut and appended to the log. The Δ is appended first.
 //!
 //! # Deviations
 //! The paper notes a written page when its I/O completes, and relies on the page being latched until then. Here pages
-//! are copied and written without a latch, so a page that has changed since it was copied is not noted as written.
+//! are copied and written without a latch. A page changed after the copy is therefore not noted as written.
 //!
 //! ARIES takes the list of dirty pages when a checkpoint begins, so its redo begins before the checkpoint. Here the
-//! list is taken when the checkpoint ends, and each page that was dirty at its begin has been written. So no page
-//! lacks an update from below the redo start, and no method reads the log before it.
+//! list is taken when the checkpoint ends. At its end, the checkpoint has written each page that was dirty at the
+//! start. So no page lacks an update with a number below the redo start, and no method reads the log before the redo
+//! start.
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
@@ -54,17 +56,17 @@ pub type PidMap<V> = HashMap<Pid, V, BuildHasherDefault<PidHasher>>;
 /// The state of a dirty page, which differs from its copy on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dirty {
-    /// All updates of the page below this number are on disk.
+    /// The lowest number of an update that the page on disk may lack. It has all updates with lower numbers.
     pub r_lsn: Gsn,
     /// The highest number of an update of the page.
     pub last: Gsn,
-    /// The number of the page's last note. It shows whether the page has changed since it was copied. Numbers of
-    /// updates would not show that during a restart, which first redoes changes of structure and then older
+    /// The number of the page's last note. It shows whether the page has changed since it was copied. The numbers of
+    /// updates would not show this during a restart, which first redoes changes of structure and then older
     /// operations.
     note: u64,
-    /// The redo start of the running checkpoint, if this checkpoint must write the page because the page was dirty
-    /// there. A number is needed because a copy made for a cancelled checkpoint does not count for the next one.
-    /// `None`: no checkpoint must write the page.
+    /// The redo start of the running checkpoint, if this checkpoint must write the page. `None`: no checkpoint must
+    /// write the page. The redo start tells checkpoints apart: a copy made for a cancelled checkpoint does not count
+    /// for the next one.
     owed: Option<Gsn>,
 }
 
@@ -79,7 +81,7 @@ pub enum Tells {
     Writes,
 }
 
-/// A Δ is due when one of these numbers of notes is reached.
+/// The limits on the notes since the last Δ. The next Δ is due when one of these limits is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The number of notes about dirtied pages.
@@ -97,7 +99,7 @@ impl Default for Limits {
     }
 }
 
-/// The state at the time when the first write of an interval was noted.
+/// The monitor's state when it noted the first write after the last Δ.
 #[derive(Debug, Clone, Copy)]
 struct FirstWrite {
     fw_lsn: Gsn,
@@ -109,7 +111,7 @@ struct FirstWrite {
 pub struct Monitor {
     limits: Limits,
     pages: PidMap<Dirty>,
-    /// The dirty pages by age. The page that has been dirty for longest comes first.
+    /// The dirty pages by age. The page with the oldest unwritten change comes first.
     by_age: BTreeSet<(Gsn, Pid)>,
     /// The number of pages that the running checkpoint must still write.
     owed: usize,
@@ -118,7 +120,7 @@ pub struct Monitor {
     first_note: u64,
     dirty: Vec<Pid>,
     tells: Tells,
-    /// The number of each note's update, if Δ records have these numbers.
+    /// The numbers of the noted updates, one for each note. `None`: Δ records do not have these numbers.
     lsns: Option<Vec<Gsn>>,
     written: Vec<Pid>,
     first_write: Option<FirstWrite>,
@@ -129,7 +131,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Makes a monitor for a restart. All pages are clean at first, and the next note gets the number `first_note`.
+    /// Makes a monitor for a restart. All pages are clean at first. The first note gets the number `first_note`.
     #[must_use]
     pub fn new(limits: Limits, first_note: u64, tells: Tells) -> Self {
         Monitor {
@@ -149,7 +151,7 @@ impl Monitor {
         }
     }
 
-    /// Ends the restart. All operations of earlier lives are redone, and new operations may follow.
+    /// Ends the restart. The caller has redone all operations in the log. New operations may follow.
     pub fn end_restart(&mut self) {
         assert!(self.restarting, "a restart ends once");
         self.restarting = false;
@@ -173,8 +175,8 @@ impl Monitor {
     }
 
     /// Notes an update of a page, with the update's number. A restart must also note the operations that it redoes.
-    /// If such an operation lies behind the last Δ of the previous life, no other Δ shows the page to the next
-    /// restart.
+    /// Some of these operations come after the last Δ in the log. Without these notes, no Δ would name their pages, and
+    /// the next restart would take the pages for clean.
     pub fn note(&mut self, pid: Pid, gsn: Gsn) {
         assert!(gsn > Gsn(0), "an update of page {pid} has a number");
         if let Some(lsns) = &mut self.lsns {
@@ -213,24 +215,24 @@ impl Monitor {
         self.pages.len()
     }
 
-    /// Returns the dirty pages that may be written. The page that has been dirty for longest comes first.
+    /// Returns the dirty pages that may be written. The page with the oldest unwritten change comes first.
     pub fn writable(&self, eosl: Gsn) -> impl Iterator<Item = Pid> {
         let pages = self.by_age.iter().map(|(_, pid)| *pid);
         pages.filter(move |pid| self.may_write(*pid, eosl))
     }
 
-    /// Returns whether a page may be written in its current state, because all operations that changed it are stable.
+    /// Returns whether a page may be written now: all operations on the page are stable.
     #[must_use]
     pub fn may_write(&self, pid: Pid, eosl: Gsn) -> bool {
         let stable = |dirty: &Dirty| dirty.last <= eosl || armed(Flaw::PageBeyondStableLog);
         self.pages.get(&pid).is_some_and(stable)
     }
 
-    /// Notes that a copy of a page is durable. `copied` is what [`dirty`](Self::dirty) returned when the copy was
-    /// made.
+    /// Notes that a copy of a page is durable. `copied` is the state that [`dirty`](Self::dirty) returned when the copy
+    /// was made.
     ///
-    /// A restart may write a page before it has redone all operations on it, although these have numbers below EOSL.
-    /// So it makes no note for a BW record of such a write, and the next restart may read the page needlessly.
+    /// During a restart, the write is not noted for Δ and BW records. The page may still lack operations with numbers
+    /// below EOSL, which the restart redoes later. Without the note, the next restart may read the page needlessly.
     pub fn note_written(&mut self, pid: Pid, copied: Dirty, eosl: Gsn) {
         let found = self.pages.get_mut(&pid);
         let dirty = found.unwrap_or_else(|| panic!("page {pid} was written twice at a time"));
@@ -239,8 +241,8 @@ impl Monitor {
         if let Some(rssp) = dirty.owed
             && (copied.owed == dirty.owed || !has_changed)
         {
-            // The copy was made behind the redo start, or the page has not changed since: no older update is missing
-            // on disk.
+            // The copy was made after the checkpoint began, or the page has not changed since it was copied. So the
+            // disk has all updates of the page from below the redo start.
             dirty.owed = None;
             self.owed -= 1;
             self.by_age.remove(&(dirty.r_lsn, pid));
@@ -272,7 +274,8 @@ impl Monitor {
         is_full && !self.restarting
     }
 
-    /// Ends the interval and returns its records: a Δ, and a BW if pages were written. `None`: there are no notes.
+    /// Makes records from the notes since the last Δ, and drops these notes. Returns a Δ, and a BW if pages were
+    /// written. `None`: there are no notes.
     #[must_use = "what it tells is noted nowhere else"]
     pub fn cut(&mut self, eosl: Gsn) -> Option<(Delta, Option<Writes>)> {
         assert!(!self.restarting, "a restart is not through with its pages");
@@ -305,8 +308,9 @@ impl Monitor {
         Some((delta, writes))
     }
 
-    /// Begins a checkpoint. `mark` appends the redo start to the log and returns its number. The caller holds the
-    /// mutex throughout, so the checkpoint must write every page with an operation below this number.
+    /// Begins a checkpoint. `mark` appends the redo start to the log and returns its number. The caller holds the mutex
+    /// throughout. If a page on disk lacks an operation with a number below the redo start, the page is dirty now. The
+    /// checkpoint must write all pages that are dirty now.
     pub fn begin_checkpoint(&mut self, mark: impl FnOnce() -> Gsn) -> Gsn {
         assert!(self.rssp.is_none() && !self.restarting && self.owed == 0);
         let rssp = mark();
@@ -319,7 +323,7 @@ impl Monitor {
         rssp
     }
 
-    /// Makes the running checkpoint also write a page that is changed by the redo start itself. The caller has held
+    /// Adds a page that the running checkpoint must write: the redo start itself changes this page. The caller has held
     /// the mutex since the checkpoint began.
     pub fn owe(&mut self, pid: Pid) {
         let rssp = self.rssp.expect("a checkpoint has begun");
@@ -352,8 +356,8 @@ impl Monitor {
         owed.map(|(pid, _)| *pid)
     }
 
-    /// Ends the checkpoint and returns its end record. `None`: some changes from below its redo start are not yet on
-    /// disk.
+    /// Ends the checkpoint and returns its end record. `None`: the checkpoint must still write a page, or no checkpoint
+    /// is running.
     pub fn end_checkpoint(&mut self) -> Option<EndCheckpoint> {
         let rssp = self.rssp.filter(|_| self.owed == 0)?;
         self.rssp = None;

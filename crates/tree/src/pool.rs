@@ -1,17 +1,16 @@
-//! The buffer pool: the pages that are in memory, and the writer that makes the dirty ones clean.
+//! The buffer pool: the pages in memory, and the writer, which writes dirty pages to disk.
 //!
 //! ```text
 //! pin ──► in memory ──latch, note──► dirty ──write_step: copied, written, synced──► clean ──clock──► evicted
 //! ```
-//! A page stays in memory while it is pinned or dirty. No I/O happens under a latch or a mutex. A page that is being
-//! read delays only the threads that need this page. The writer copies pages before it writes them. The pool starts
-//! no threads: its callers take the steps. [`read_ahead`](crate::read_ahead) reads pages before a caller asks for
-//! them.
+//! A page stays in memory while it is pinned or dirty. No I/O happens under a latch or a mutex. A read of a page delays
+//! only the threads that need this page. The writer copies pages before it writes them. The pool starts no threads: its
+//! callers take the steps of the writer. [`read_ahead`](crate::read_ahead) reads pages before a caller pins them.
 //!
 //! # Order of locks
-//! A page's latch; then the frames' mutex; then the monitor's. A page becomes dirty only while it is pinned and under
-//! its exclusive latch. So a clean page without a pin stays clean while the frames' mutex is held, and is evicted
-//! only under this mutex.
+//! A thread takes a page's latch first, then the frames' mutex, and then the monitor's mutex. A page becomes dirty only
+//! while it is pinned and under its exclusive latch. So a clean page without a pin stays clean while the frames' mutex
+//! is held. Pages are evicted only under the frames' mutex.
 
 pub(crate) mod ahead;
 
@@ -31,12 +30,12 @@ struct Slot {
     pins: u32,
     /// True if the page was used since the clock's hand passed the frame.
     was_used: bool,
-    /// True if the page is an inner page, which leads to others.
+    /// True if the page is an inner page, which leads to other pages, or the meta page.
     is_index: bool,
     /// True while the page is being read.
     is_loading: bool,
-    /// The number of the read by which the page was read ahead. `None`: the page was not read ahead, or has been
-    /// pinned since.
+    /// The page's serial number among the read-ahead pages. `None`: the page is not in the window of unused read-ahead
+    /// pages.
     ahead: Option<u64>,
 }
 
@@ -60,24 +59,24 @@ pub struct Counts {
     pub evictions: u64,
     /// Pages written.
     pub writes: u64,
-    /// Pages read ahead. They also count as fetches.
+    /// Pages that were read ahead. They also count as fetches.
     pub ahead_pages: u64,
-    /// Reads that read pages ahead. One read may cover several pages.
+    /// I/Os of reading ahead. One I/O may read several pages.
     pub ahead_reads: u64,
-    /// Pins of leaves that waited for a read, either a new read or one in progress.
+    /// Pins of leaves that waited for a read. The pin began the read, or found it in progress.
     pub data_stalls: u64,
     /// Pins of inner pages that waited for a read.
     pub index_stalls: u64,
 }
 
-/// The number of a pool's frames for each page in a batch of the writer. If a batch were a large share of the pages
-/// that may be dirty, the number of dirty pages would vary widely. So pools of 8,192 pages or more write batches of
-/// the full length, and smaller pools write shorter ones.
+/// The number of frames in the pool for each page of a full batch. If a batch had a large part of the pages that may be
+/// dirty, the number of dirty pages would vary widely. So only pools of 8,192 pages or more write batches of
+/// `PAGES_MAX` pages. Smaller pools write shorter batches.
 const FRAMES_A_PAGE: usize = 64;
-/// A batch has at least this many pages if enough are dirty, because it costs two syncs.
+/// The size of a full batch in a small pool, in pages. Smaller batches would cost too many syncs: each batch costs two.
 const BATCH_MIN: usize = 16;
 
-/// The batch that is being written, with the state that each of its pages had when it was copied.
+/// The batch in progress, with the state of each page when the page was copied into the batch.
 #[derive(Debug)]
 struct Writing {
     batch: Batch,
@@ -91,7 +90,7 @@ pub enum Progress {
     Idle,
     /// A part of a batch was written. More steps follow.
     Wrote,
-    /// The batch is durable. Its pages are clean now, except those that have changed since they were copied.
+    /// The batch is durable. The pages are clean now, except pages changed after the copy.
     Cleaned,
 }
 
@@ -164,20 +163,20 @@ impl Pool {
         &self.monitor
     }
 
-    /// Returns the counts of its work.
+    /// Returns the counts of the pool's work.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.frames.lock().counts
     }
 
-    /// Pins a page. Reads the page if it is not in memory. `None`: all frames are pinned or dirty, and the caller
-    /// must make room by [`write_step`](Self::write_step).
+    /// Pins a page. Reads the page if it is not in memory. `None`: all frames have pinned or dirty pages. The caller
+    /// must then make room by [`write_step`](Self::write_step).
     ///
     /// # Errors
     /// As [`PageFile::read`].
     pub fn pin(&self, pid: Pid) -> Result<Option<Pinned<'_>>> {
         let mut frames = self.frames.lock();
-        // The reads that this pin waits for. `None`: it has not had to wait.
+        // The reads that this pin waits for. `None`: it has not waited yet.
         let mut waits: Option<Reads> = None;
         let at = loop {
             let reads = if let Some(at) = frames.places.get(&pid).copied() {
@@ -234,13 +233,14 @@ impl Pool {
         Pinned { pool: self, at }
     }
 
-    /// Pins a page that is not yet on disk and has these bytes. `None`: as for [`pin`](Self::pin).
+    /// Puts a new page into memory with the contents `bytes`, and pins the page. The page is not yet on disk. Returns
+    /// `None` in the cases in which [`pin`](Self::pin) does.
     ///
     /// # Panics
     /// If the page is pinned or dirty.
     pub fn adopt(&self, pid: Pid, bytes: &[u8]) -> Option<Pinned<'_>> {
         let mut frames = self.frames.lock();
-        // Reading ahead may have read the page's place before the page was made, and these old bytes must go.
+        // Reading ahead may have read this place in the file before the page was made. These old bytes must be dropped.
         while let Some(at) = frames.places.get(&pid).copied() {
             let slot = frames.slots[at];
             if slot.is_loading {
@@ -267,7 +267,7 @@ impl Pool {
         Some(Pinned { pool: self, at })
     }
 
-    /// Undoes [`adopt`](Self::adopt). Requires that the last pin is gone, and that no change of the page was noted.
+    /// Undoes [`adopt`](Self::adopt). The page must have no pin, and no change of it may have been noted.
     pub fn forget(&self, pid: Pid) {
         let mut frames = self.frames.lock();
         let Some(at) = frames.places.remove(&pid) else {
@@ -281,13 +281,14 @@ impl Pool {
         frames.slots[at] = Slot::default();
     }
 
-    /// Finds a frame for a page and pins it once. The frame is free, or its page is evicted. If `is_wanted`, an inner
-    /// page may also be evicted, or a page that was read ahead and has not been used.
+    /// Finds a frame for a page and pins it once. Takes a free frame, or evicts a page from its frame. Evicts inner
+    /// pages and unused read-ahead pages only if `is_wanted`.
     fn claim(&self, frames: &mut Frames, pid: Pid, is_wanted: bool) -> Option<usize> {
         let count = frames.slots.len();
         let monitor = self.monitor.lock();
-        // The first round takes pages that were not used since the last round, the second also takes the others. Two
-        // more such rounds take the pages that are spared at first.
+        // The first round evicts only a page that was not used since the last round. The second round also evicts a
+        // page that was used. Inner pages and unused read-ahead pages are spared in these rounds and evicted in two
+        // more rounds.
         let rounds = if is_wanted { 4 } else { 2 };
         let found = (0..rounds * count).find_map(|step| {
             let at = frames.hand;
@@ -326,8 +327,8 @@ impl Pool {
         Some(at)
     }
 
-    /// Takes one step of the writer, with at most one I/O. A batch consists of the pages that have been dirty for
-    /// longest.
+    /// Takes one step of the writer, with at most one I/O. The writer's batches consist of the pages with the oldest
+    /// unwritten changes.
     ///
     /// # Errors
     /// As [`PageFile::step`].
@@ -380,7 +381,7 @@ impl Pool {
             };
             let page = pinned.read();
             let monitor = self.monitor.lock();
-            // The page may have changed since it was chosen. Now its latch is held, so no thread can change it.
+            // The page may have changed since it was chosen. From now on its latch is held, so no thread can change it.
             let dirty = monitor.dirty(pid).filter(|_| monitor.may_write(pid, eosl));
             drop(monitor);
             if let Some(dirty) = dirty {
@@ -400,7 +401,7 @@ impl Pool {
         })
     }
 
-    /// Pins a page if it is in memory. A dirty page always is.
+    /// Pins a page if it is in memory. A dirty page is always in memory.
     pub(crate) fn pin_resident(&self, pid: Pid) -> Option<Pinned<'_>> {
         let mut frames = self.frames.lock();
         let at = frames.places.get(&pid).copied()?;
@@ -447,7 +448,7 @@ impl Drop for Pinned<'_> {
     }
 }
 
-/// A page whose latch is held shared.
+/// A page whose latch is held in shared mode.
 #[derive(Debug)]
 pub struct Reading<'p> {
     bytes: RwLockReadGuard<'p, AlignedBuf>,
@@ -467,7 +468,7 @@ impl Reading<'_> {
     }
 }
 
-/// A page whose latch is held exclusively.
+/// A page whose latch is held in exclusive mode.
 #[derive(Debug)]
 pub struct Changing<'p> {
     bytes: RwLockWriteGuard<'p, AlignedBuf>,

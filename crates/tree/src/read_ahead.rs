@@ -1,28 +1,28 @@
-//! Reading pages before redo wants them.
+//! Reading pages before redo needs them.
 //!
 //! ```text
-//! list, or offers ──► queue ──step: a page, and those of the queue beside it, one I/O──► window ──pin──► used
+//! list, or offers ──► queue ──step: a page and its queued neighbours, one I/O──► window ──pin──► used
 //! ```
-//! [`ReadAhead`] reads the pages that a list names or that its user offers, in about the order in which they will be
-//! wanted. [`IndexPreload`] reads all inner pages, level by level. Neither starts threads. Many threads may call
-//! [`step`](ReadAhead::step) at once, which does one I/O, or [`work`](ReadAhead::work), which takes steps until
-//! nothing is left to read. The simulator takes steps from one thread.
+//! [`ReadAhead`] reads the pages of a list and the pages offered by callers, in about redo's order. [`IndexPreload`]
+//! reads all inner pages, level by level. Neither starts threads. Many threads at once may call
+//! [`step`](ReadAhead::step), which does one I/O, or [`work`](ReadAhead::work), which takes steps until nothing is left
+//! to read. The simulator takes steps from one thread.
 //!
 //! # Invariants
-//! * Pages that were read ahead and not used yet occupy at most a quarter of the pool's frames. None of them is
-//!   evicted for another page that is read ahead. If redo has to read pages itself while the window is full, the
-//!   pages in the window were not wanted. Each such read makes the oldest page leave the window.
-//! * A pin of a page that is being read waits for all reads in progress. So redo waits once instead of once for each
-//!   of their pages (section 5.3 of the paper: some stalls are longer).
-//! * A read that fails is no error here: the page is left to a later pin.
+//! * The *window* is the set of unused read-ahead pages. It has at most a quarter of the pool's frames. No page of the
+//!   window is evicted for a new read-ahead page. If redo has to read a page itself while the window is full, the
+//!   window has the wrong pages. Then the oldest page leaves the window.
+//! * A pin of a page that is being read ahead waits for all reads in progress. So redo waits once instead of once for
+//!   each page (section 5.3 of the paper: some stalls are longer).
+//! * A failed read is no error here: a later pin reads the page again.
 //!
 //! # Source
 //! D. Lomet, K. Tzoumas, M. Zwilling, "Implementing Performance Competitive Logical Recovery", section 4.4 and
 //! appendix A.
 //!
 //! # Deviations
-//! PF-list names a page more than once if the page was written and dirtied again. Redo needs it only at its last
-//! place in the list, because the update that left it dirty is noted there. So only the last place counts.
+//! PF-list names a page more than once if the page was written and dirtied again. Only the update at the page's last
+//! place in the list left the page dirty. So only the last place counts.
 
 use crate::dirty_pages::DirtyPages;
 use crate::file::RUN_PAGES_MAX;
@@ -42,13 +42,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub enum Step {
     /// The step read pages.
     Read,
-    /// The step did nothing, because no page is waiting or there is no room. A later step may read.
+    /// The step did nothing, because there was no page to read or no room for it. A later step may read pages.
     Later,
-    /// The step did nothing, and no later step will read.
+    /// The step did nothing, and no later step will read pages.
     Done,
 }
 
-/// Takes steps until the last one, and waits while there is nothing to read.
+/// Takes steps until a step returns [`Step::Done`]. Waits after each step that returns [`Step::Later`].
 fn work(pool: &Pool, step: impl Fn() -> Step) {
     loop {
         let seen = pool.ahead_events();
@@ -72,8 +72,8 @@ impl Buffers {
 }
 
 impl DirtyPages {
-    /// Returns the pages of PF-list that are to be read ahead: those that are still in the table, each at its last
-    /// place in the list.
+    /// Returns the pages to read ahead: those pages of PF-list that are still in the table of dirty pages. Returns each
+    /// page once, in the order of the pages' last entries in PF-list.
     #[must_use]
     pub fn read_ahead(&self) -> Vec<Pid> {
         let mut named = PidMap::default();
@@ -99,15 +99,14 @@ enum Known {
 
 #[derive(Debug)]
 struct Queue {
-    /// The rest of the list. Its pages come after those in the queue.
+    /// The pages of the list that were not queued yet. They are read after the pages in `waiting`.
     list: std::vec::IntoIter<Pid>,
-    /// The queue: pages in the order in which they were offered. It still has pages that were already read as
-    /// neighbours of others.
+    /// The queued pages, in the order of the offers. Some may already have been read, as neighbours of other pages.
     waiting: VecDeque<Pid>,
     /// Recently read pages, the oldest first. They are not read again.
     recent: VecDeque<Pid>,
     known: PidMap<Known>,
-    /// The most pages in `waiting`, and in `recent`.
+    /// The maximum length of `waiting`, and also of `recent`.
     most: usize,
     buffers: Buffers,
 }
@@ -139,8 +138,8 @@ impl Queue {
         }
     }
 
-    /// Returns the next run to read, which has frames in the pool. The error is the result of a step that reads
-    /// nothing.
+    /// Returns the next run to read, with frames in the pool. If no run can be read now, the error is the result of
+    /// the step.
     fn next(&mut self, pool: &Pool) -> Result<Run, Step> {
         loop {
             self.fill();
@@ -180,7 +179,7 @@ impl Queue {
     }
 }
 
-/// Reads pages in the order in which they are offered.
+/// A reader of offered pages, in the order of the offers.
 #[derive(Debug)]
 pub struct ReadAhead<'p> {
     pool: &'p Pool,
@@ -189,7 +188,7 @@ pub struct ReadAhead<'p> {
 }
 
 impl<'p> ReadAhead<'p> {
-    /// Makes a reader for the pages of a list, followed by the pages that are [`offer`](Self::offer)ed.
+    /// Makes a reader for the pages of a list, and for the pages that callers [`offer`](Self::offer) later.
     #[must_use]
     pub fn new(pool: &'p Pool, list: Vec<Pid>) -> Self {
         let queue = Queue {
@@ -207,8 +206,8 @@ impl<'p> ReadAhead<'p> {
         }
     }
 
-    /// Offers a page that redo will need. Returns false if the queue is full, and the page must be offered again
-    /// later. A page that is already queued, or was read recently, is not read again.
+    /// Offers a page that redo will need. Returns false if the queue is full. The page must then be offered again
+    /// later. A page that is in the queue, or was read recently, is not queued a second time.
     #[must_use = "a full queue has not taken the page"]
     pub fn offer(&self, pid: Pid) -> bool {
         let took = self.queue.lock().offer(pid);
@@ -218,7 +217,7 @@ impl<'p> ReadAhead<'p> {
         took
     }
 
-    /// Takes a step: at most one I/O. Many threads may call it at once.
+    /// Takes a step: at most one I/O. Many threads may call this function at once.
     pub fn step(&self) -> Step {
         if self.is_closed.load(Ordering::SeqCst) {
             return Step::Done;
@@ -235,7 +234,7 @@ impl<'p> ReadAhead<'p> {
         Step::Read
     }
 
-    /// Takes steps until [`close`](Self::close) is called. Waits while there is nothing to read, or no room.
+    /// Takes steps until another thread calls [`close`](Self::close). Waits while there is nothing to read, or no room.
     pub fn work(&self) {
         work(self.pool, || self.step());
     }
@@ -253,15 +252,16 @@ struct Level {
     pages: BTreeSet<Pid>,
     /// The number of pages that are being read.
     under_way: usize,
-    /// The inner pages of the level below that are known so far.
+    /// The known inner pages of the level below.
     below: BTreeSet<Pid>,
     /// The number of pages that may still be read.
     left: usize,
     buffers: Buffers,
 }
 
-/// Reads the inner pages level by level (appendix A.1 of the paper), while no thread changes the structure. They
-/// occupy at most half of the pool. The rest is read when it is needed.
+/// A reader of the inner pages, level by level (appendix A.1 of the paper). No thread may change the structure
+/// meanwhile. Reads at most half as many pages as the pool has frames. Redo reads the remaining inner pages when it
+/// needs them.
 #[derive(Debug)]
 pub struct IndexPreload<'t> {
     pool: &'t Pool,
@@ -269,7 +269,7 @@ pub struct IndexPreload<'t> {
 }
 
 impl Tree {
-    /// Begins to read all inner pages. The tables must be [found](Self::find_tables) before.
+    /// Returns a reader of all inner pages. [`find_tables`](Self::find_tables) must have been called.
     #[must_use]
     pub fn preload_index(&self) -> IndexPreload<'_> {
         let level = Level {
@@ -287,7 +287,7 @@ impl Tree {
 }
 
 impl IndexPreload<'_> {
-    /// Takes a step: at most one I/O. Many threads may call it at once.
+    /// Takes a step: at most one I/O. Many threads may call this function at once.
     pub fn step(&self) -> Step {
         let mut level = self.level.lock();
         let Some(pid) = level.pages.first().copied().filter(|_| level.left > 0) else {
@@ -300,8 +300,8 @@ impl IndexPreload<'_> {
         {
             Ok(run) => Some(run),
             Err(Refused::InMemory) => None,
-            // A read in progress ends at some point. Its pages are used here and make room. If no read is in progress, the
-            // pool is full of other pages.
+            // If another step is reading, it will pin and release its pages, which makes room. Otherwise the pool is
+            // full of pages that this preload has not read.
             Err(Refused::NoRoom) if level.under_way == 0 => {
                 level.left = 0;
                 return Step::Done;
@@ -334,7 +334,8 @@ impl IndexPreload<'_> {
         Step::Read
     }
 
-    /// Returns the inner pages that `pid` leads to. Empty if these are leaves, or if the page could not be read.
+    /// Returns the inner pages that `pid` leads to. Returns nothing for a leaf, for an inner page above leaves, and for
+    /// an unreadable page.
     fn below(&self, pid: Pid) -> Vec<Pid> {
         let Some(pinned) = self.pool.pin_resident(pid) else {
             return Vec::new();
@@ -346,7 +347,7 @@ impl IndexPreload<'_> {
         (0..children).map(|at| node.child(at)).collect()
     }
 
-    /// Takes steps until the last one. Waits while other threads read pages of the level.
+    /// Takes steps until a step returns [`Step::Done`]. Waits while other threads read pages of the current level.
     pub fn work(&self) {
         work(self.pool, || self.step());
     }

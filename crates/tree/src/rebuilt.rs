@@ -1,30 +1,32 @@
-//! Pages that a restart has rebuilt from images in the log, because the file has no whole copy of them.
+//! Pages that a restart has rebuilt from page images in the log. The file has no whole copy of these pages.
 //!
-//! Either such a page was never written, or it was written and is damaged. A page that was never written gets every
-//! operation behind the image redone. If a page was written, the log shows that, and the tables of dirty pages leave
-//! out the operations that it had at that time. The image lacks these operations, so they would be lost silently. In
-//! this case the damage is therefore an error.
+//! A rebuilt page was never written, or it was written and is damaged. If the page was never written, redo applies
+//! every operation after the image. If it was written, the log shows the write. The dirty page tables then omit the
+//! operations that the written page had. The image lacks these operations, so they would be lost silently. In this case
+//! the damage is therefore an error.
 //!
-//! The log alone decides between the cases, not the table of a method. The reason: an interrupted restart may write
-//! the rebuilt page, which is then whole but lacks operations, and the next restart may use another table.
+//! The log alone decides between the two cases, and not the dirty page table of a restart method. The reason: an
+//! interrupted restart may write the rebuilt page. The page is then whole but lacks operations, and the next restart
+//! may use the table of another method.
 
 use crate::monitor::PidMap;
 use perdura_base::{Error, Gsn, Pid, Result};
 use perdura_formats::tree_record::TreeRecord;
 
-/// The rebuilt pages, each with the number of its image and the damage that made the rebuild necessary.
+/// The rebuilt pages. Each has the number of the record that contained its image, and the damage found in the file.
 #[derive(Debug, Default)]
 pub struct Rebuilt {
     pages: PidMap<(Gsn, Error)>,
 }
 
 impl Rebuilt {
-    /// Notes that a page was rebuilt from the image in this record.
+    /// Notes that a page was rebuilt from the image in record `gsn`.
     pub(crate) fn insert(&mut self, pid: Pid, gsn: Gsn, damage: Error) {
         self.pages.insert(pid, (gsn, damage));
     }
 
-    /// Checks a record that follows those whose images were used.
+    /// Checks whether a record shows that a rebuilt page had been written. The record must come after the records from
+    /// which the pages were rebuilt.
     ///
     /// # Errors
     /// The damage of a rebuilt page, if the record shows that this page had been written.
@@ -32,8 +34,8 @@ impl Rebuilt {
         let tells = |pid: Pid, image: Gsn| match record {
             TreeRecord::Delta(delta) => delta.written.contains(&pid),
             TreeRecord::Writes(writes) => writes.written.contains(&pid),
-            // A page that has not been written since its image must be in this list, with an rLSN that is not above
-            // the image.
+            // A page that was not written after its image was logged must be in this list. Its rLSN must not be above
+            // the image's number.
             TreeRecord::EndCheckpoint(end) => {
                 let at = end.dirty.binary_search_by_key(&pid, |(pid, _)| *pid);
                 at.map_or(true, |at| end.dirty[at].1 > image)
@@ -58,7 +60,7 @@ mod tests {
     use super::*;
     use perdura_formats::tree_record::{Delta, EndCheckpoint, Writes};
 
-    /// Returns whether a record shows that page 7 was written after its image, which has number 100.
+    /// Returns whether a record shows that page 7 was written after its image. The image has number 100.
     fn tells(record: &TreeRecord) -> bool {
         let mut rebuilt = Rebuilt::default();
         let damage = Error::corrupt("tree/pages", 0, "a page", "another", "");
@@ -86,7 +88,7 @@ mod tests {
                 is_told
             );
         }
-        // At a checkpoint's end, a page that was never written has been dirty since its image or longer.
+        // A page that was never written is dirty at the end of a checkpoint, at least since its image was logged.
         for (dirty, is_told) in [
             (vec![(Pid(3), Gsn(90)), (Pid(7), Gsn(100))], false),
             (vec![(Pid(7), Gsn(90)), (Pid(9), Gsn(150))], false),

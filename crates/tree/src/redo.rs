@@ -1,5 +1,5 @@
-//! The redo of one operation: by its key, through the tree (Algorithms 2 and 5), or in the page that the log names
-//! (Algorithm 1).
+//! The redo of one operation. The page is found by the operation's key, through the tree (Algorithms 2 and 5), or by
+//! the page number in the log (Algorithm 1).
 
 use crate::contract::{Answer, Operation, done};
 use crate::dirty_pages::{DirtyPages, Skip};
@@ -17,28 +17,29 @@ pub enum Redone {
     Skipped(Skip),
     /// The operation's page was read and already has the operation.
     Had,
-    /// The operation's key now belongs to another page. A change of structure has moved the row there, with all its
+    /// The operation's key now belongs to a different page. A change of structure has moved the row there, with all its
     /// older changes.
     Moved,
 }
 
-/// The way in which the page of an operation was found.
+/// The source of the page number of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
-    /// By the row's key. The page is the row's leaf.
+    /// The tree, in which the row's key was looked up. The page is the row's leaf now.
     Key,
-    /// By the page number in the log. The page was the row's leaf once, but may be any page now.
+    /// The operation in the log. The page was the row's leaf when the operation was logged, but may have a different
+    /// use now.
     Page,
 }
 
-/// Returns whether a page is the leaf of an operation's row. A page that was freed and used again may be of another
-/// kind although its fences cover the key.
+/// Returns whether a page is the leaf of an operation's row. The fences alone do not show this: a freed page may be
+/// used again as an inner page with fences around the key.
 fn is_leaf_of(node: Node<'_>, operation: &Operation<'_>) -> bool {
     node.kind() == Kind::Leaf && node.table() == operation.table && node.covers(operation.key)
 }
 
 impl Tree {
-    /// Returns the page number of a key's leaf. Does not read the leaf, because its parent names it.
+    /// Returns the page number of a key's leaf. Does not read the leaf, because the leaf's parent has the number.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -54,7 +55,7 @@ impl Tree {
         Ok(Answer::Done(leaf))
     }
 
-    /// Redoes an operation by its key, with or without a table of dirty pages.
+    /// Redoes an operation in the leaf of its key. `table` is the dirty page table, if the restart method uses one.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -82,7 +83,7 @@ impl Tree {
         self.redo_at(gsn, operation, Some(table), By::Page)
     }
 
-    /// Redoes an operation in the page whose number the operation has.
+    /// Redoes an operation in page `operation.pid`. `by` is the source of this page number.
     fn redo_at(
         &self,
         gsn: Gsn,

@@ -1,7 +1,7 @@
 //! The scrub: checks all pages of a file as they are on disk before a restart.
 //!
-//! Pages on disk come from different moments, so each is checked alone. A page of zeros was never written. Only the
-//! restart finds out whether the log has such a page.
+//! Pages on disk were written at different times, so each page is checked alone. A page of zeros was never written.
+//! Only a restart finds out whether the log has the page.
 
 use crate::check::{Keys, children};
 use crate::file::PageFile;
@@ -10,7 +10,7 @@ use perdura_base::{Pid, Result};
 use perdura_page::tree_page::{Kind, Node};
 use std::collections::BTreeSet;
 
-/// A page that is damaged on disk and has no copy in the double-write file.
+/// A page damaged on disk, without a copy in the double-write file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damaged {
     /// The page.
@@ -19,7 +19,8 @@ pub struct Damaged {
     pub offset: u64,
     /// A description of the expected page.
     pub expected: &'static str,
-    /// The keys that belong to the page, according to the page on disk that leads to it. `None`: no page leads to it.
+    /// The range of keys that the damaged page had. The page on disk that leads to the damaged page shows the range.
+    /// `None`: no page leads to it.
     pub keys: Option<Keys>,
 }
 
@@ -71,7 +72,7 @@ pub fn scrub(file: &PageFile) -> Result<Scrubbed> {
     Ok(scrubbed)
 }
 
-/// Sets the keys of damaged pages by finding the pages that lead to them.
+/// Sets `keys` of the damaged pages. Searches the file for the pages that lead to them.
 fn find_keys(file: &PageFile, damaged: &mut [Damaged]) -> Result<()> {
     if damaged.is_empty() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! New tables, and the split of a leaf and of the inner pages above.
+//! The creation of tables, and the split of a leaf and of the full inner pages above it.
 
 use crate::contract::{Answer, Records, done};
 use crate::structure::Plan;
@@ -10,8 +10,7 @@ impl Tree {
     /// Makes a table without rows.
     ///
     /// # Errors
-    /// `Usage` if the table exists, or the meta page has no room for another table; errors of the disk if the file
-    /// cannot grow.
+    /// `Usage` if the table exists or the meta page is full; errors of the disk if the file cannot grow.
     pub fn make_table(&self, table: TableId, log: &dyn Records) -> Result<Answer<()>> {
         let mut roots = self.roots.write();
         if roots.tables.contains_key(&table) {
@@ -33,7 +32,7 @@ impl Tree {
         self.change(&mut roots, &plan, log)
     }
 
-    /// Splits the leaf that a new key belongs to, and those inner pages above it that are full.
+    /// Splits the leaf of a new key, and the full inner pages above this leaf.
     pub(crate) fn split(
         &self,
         table: TableId,
@@ -51,7 +50,7 @@ impl Tree {
             let separator = match &new {
                 None => leaf_separator(node, key),
                 Some((below, child)) => {
-                    // A cell is a length, the key and the four bytes of a child. Its slot comes on top of that.
+                    // The new cell has a length, the key and the four bytes of a child. It also needs a slot.
                     if node.room() >= below.len() + 8 {
                         plan.put_child(*pid, below, *child);
                         new = None;
@@ -85,8 +84,8 @@ impl Tree {
     }
 }
 
-/// Returns the key at which a leaf without room for `key` is split. If keys arrive in ascending order, the old leaf
-/// stays full.
+/// Returns the key that splits a leaf without room for `key`. A `key` after all keys of the leaf gets a new leaf, and
+/// the old leaf stays full. So rows inserted in ascending order fill their leaves.
 fn leaf_separator(node: Node<'_>, key: &[u8]) -> Vec<u8> {
     let last = node.key(node.len() - 1);
     if last < key {

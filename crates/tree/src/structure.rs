@@ -1,5 +1,5 @@
-//! Changes of structure: how they are planned, logged as one record, made and redone. A restart finds either the
-//! whole change or nothing of it, however many levels it affects.
+//! Changes of structure: how they are planned, logged as one record, made and redone. A change may affect pages of
+//! several levels. The change has one record, so a restart finds the whole change or nothing.
 
 use crate::contract::{Answer, Records, done};
 use crate::pool::Pinned;
@@ -13,15 +13,16 @@ use perdura_page::tree_page::{
 };
 use std::collections::BTreeMap;
 
-/// The page changes of a change of structure, except those of the meta page.
+/// A planned change of structure. It has the changes of all pages except the meta page. The change of the meta page is
+/// derived from `root`, `next` and `free`.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// Pages that get wholly new contents: new, merged and freed pages.
     images: BTreeMap<Pid, Box<[u8]>>,
     edits: BTreeMap<Pid, Edit>,
-    /// The table whose root changes, and its new root.
+    /// The table that gets a new root, and the root.
     root: Option<(TableId, Pid)>,
-    /// The new values of the first page that was never used, and of the first free page (`free`).
+    /// The value of [`Roots::next`] after the change. `free` is the value of [`Roots::free`] after the change.
     next: u32,
     free: Option<Pid>,
 }
@@ -44,7 +45,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether nothing was planned.
+    /// Returns whether no change of a page was planned.
     pub(crate) fn is_empty(&self) -> bool {
         self.images.is_empty() && self.edits.is_empty()
     }
@@ -60,7 +61,7 @@ impl Plan {
         self.root = Some((table, pid));
     }
 
-    /// Plans that a page loses everything from a key on.
+    /// Plans that a page loses all rows from the key `separator` on.
     pub(crate) fn cut(&mut self, pid: Pid, separator: &[u8]) {
         self.edits.entry(pid).or_default().cut = Some(separator.to_vec());
     }
@@ -70,7 +71,7 @@ impl Plan {
         self.edits.entry(pid).or_default().drops.push(key);
     }
 
-    /// Plans that a child is added to an inner page. The page exists already or is new in this plan.
+    /// Plans that a child is added to an inner page. The inner page exists already or is new in this plan.
     pub(crate) fn put_child(&mut self, pid: Pid, key: &[u8], child: Pid) {
         if let Some(image) = self.images.get_mut(&pid) {
             let put = NodeMut::over(image).put_child(key, child);
@@ -142,7 +143,7 @@ impl Tree {
         }
     }
 
-    /// Takes an unused page: a free page, or the first that was never used.
+    /// Takes an unused page for the plan: a free page, or the first page that was never used.
     pub(crate) fn take_page(&self, plan: &mut Plan) -> Result<Answer<Pid>> {
         let Some(pid) = plan.free else {
             plan.next += 1;
@@ -262,7 +263,8 @@ impl Tree {
         Ok(Answer::Done(()))
     }
 
-    /// Returns a page that a record changes. If the page on disk is not whole, makes it from the record's image.
+    /// Pins a page that a record changes. If the page on disk is not whole and the record has an image of it, makes the
+    /// page from this image.
     fn to_redo(
         &self,
         pid: Pid,
@@ -308,8 +310,8 @@ fn in_two(changes: &[(Pid, PageChange)], log: &dyn Records) -> Gsn {
     part(first)
 }
 
-/// Changes a page. The error is a description of the expected page: a restart may find a whole page from a time that
-/// does not fit this log.
+/// Changes a page as a record says. Fails if the page is too old or too new for the record, which a restart may find
+/// even though the page is whole. The error describes the page that the record expects.
 fn edit(node: &mut NodeMut<'_>, change: &PageChange) -> Result<(), &'static str> {
     let PageChange::Edit { cut, drops, puts } = change else {
         return Ok(());

@@ -1,7 +1,8 @@
 //! Tables over a pool of pages. Each table is a B+-tree.
 //!
-//! A descent holds the *structure lock* shared from the root on, until its operation has ended. A change of structure
-//! holds it exclusively. Splits are rare, and no other thread uses a page while it is split.
+//! An operation holds the *structure lock* shared, from the start of its descent at the root until the operation ends.
+//! A change of structure holds the lock exclusively. So no other thread uses a page while it is split. This costs
+//! little, because splits are rare.
 
 use crate::contract::{Answer, Log, Operation, Records, done};
 use crate::file::{PageFile, Shape};
@@ -18,9 +19,9 @@ use std::collections::BTreeMap;
 
 /// The meta page, which names the tables and the unused pages.
 pub(crate) const META: Pid = Pid(0);
-/// The key in the meta page whose row names the first page that was never used.
+/// The key of the meta page's row for the first page that was never used.
 pub(crate) const NEXT_KEY: &[u8] = b"";
-/// The key in the meta page whose row names the first free page.
+/// The key of the meta page's row for the first free page.
 pub(crate) const FREE_KEY: &[u8] = b"\0";
 
 /// The contents of the meta page: the roots of the tables, the free pages, and the first page that was never used.
@@ -78,8 +79,8 @@ impl Tree {
         file.write(&[(META, &bytes)])
     }
 
-    /// Makes a tree over files that a restart has repaired, with `pages` pages in memory. The restart must then do
-    /// its redo and call [`find_tables`](Self::find_tables).
+    /// Makes a tree over files that a restart has repaired. The tree's pool has room for `pages` pages. The restart
+    /// must then redo the changes of structure and call [`find_tables`](Self::find_tables).
     #[must_use]
     pub fn new(file: PageFile, shape: Shape, pages: usize, monitor: Monitor) -> Tree {
         Tree {
@@ -143,7 +144,8 @@ impl Tree {
             .ok_or_else(|| self.damaged(META, "a root"))
     }
 
-    /// Returns the pages from the root down to `level` that lead to a key. Empty if the root is below `level`.
+    /// Returns the pages on the way to a key, from the root down to `level`. Returns nothing if the root is below
+    /// `level`.
     pub(crate) fn path<'t>(
         &'t self,
         roots: &Roots,
@@ -193,8 +195,8 @@ impl Tree {
         Ok(Answer::Done(value_in(page.node(), key)))
     }
 
-    /// Passes the rows from `from` on to the caller's function, up to the end of the leaf. Returns the key at which
-    /// the next leaf begins. `None`: this is the table's last leaf.
+    /// Finds the leaf of the key `from`. Calls `row` with the key and value of each row from `from` to the end of this
+    /// leaf. Returns the key at which the next leaf begins. `None`: this is the table's last leaf.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -214,11 +216,11 @@ impl Tree {
         Ok(Answer::Done(node.high().map(<[u8]>::to_vec)))
     }
 
-    /// Puts or removes a row, and logs the operation.
+    /// Puts a row, or removes it if `value` is `None`, and logs the operation.
     ///
     /// # Errors
-    /// `Usage` if the table does not exist, or the key or the row is too long; errors of the disk if the file cannot
-    /// grow; as [`Pool::pin`]. After an error nothing has changed.
+    /// `Usage` for an unknown table, or for a key or row above the limit; errors of the disk if the file cannot grow;
+    /// as [`Pool::pin`]. After an error nothing has changed.
     pub fn apply(
         &self,
         table: TableId,
@@ -279,12 +281,14 @@ impl Tree {
         Ok(())
     }
 
-    /// Cuts the notes if a Δ is due, and appends the Δ and its BW. `eosl` must have been read before the call.
+    /// Appends the monitor's notes to the log as a Δ and its BW, if a Δ is due. `eosl` is the end of the stable log,
+    /// and must have been read before the call.
     pub fn cut_notes(&self, eosl: Gsn, log: &dyn Records) {
         self.cut_notes_if(Monitor::is_due, eosl, log);
     }
 
-    /// Cuts the notes even if no Δ is due. After this, only later operations lie behind the last Δ.
+    /// Appends the monitor's notes to the log, even if no Δ is due. All operations that were logged before this call
+    /// then come before the last Δ.
     pub fn cut_notes_now(&self, eosl: Gsn, log: &dyn Records) {
         self.cut_notes_if(|_| true, eosl, log);
     }
@@ -305,9 +309,9 @@ impl Tree {
         }
     }
 
-    /// Begins a checkpoint (RSSP). Returns the number from which redo will start once the checkpoint has ended. The
-    /// meta page gets this number as that of its last change, and the checkpoint writes this page. So a restart
-    /// detects a file of pages that is older than the redo start.
+    /// Begins a checkpoint (RSSP). Appends the redo start to the log and returns its number. When the checkpoint has
+    /// ended, redo begins at this number. The redo start counts as a change of the meta page, so the checkpoint writes
+    /// the meta page with this number. So a restart detects a file of pages that is older than the redo start.
     ///
     /// # Errors
     /// As [`Pool::pin`].
@@ -315,7 +319,8 @@ impl Tree {
         let Some(pinned) = self.pool.pin(META)? else {
             return Ok(Answer::NoFrame);
         };
-        // Under this lock no change of structure is in progress, so the meta page has all those with lower numbers.
+        // While this lock is held, no change of structure is in progress. So the meta page has all changes of structure
+        // with lower numbers.
         let _structure = self.roots.write();
         let mut page = pinned.write();
         let mut monitor = self.pool.monitor().lock();
@@ -327,8 +332,8 @@ impl Tree {
         Ok(Answer::Done(rssp))
     }
 
-    /// Ends the checkpoint, if all pages that it must write are durable. Returns the number and the content of its
-    /// end record. `None`: it cannot end yet.
+    /// Ends the running checkpoint, if all pages that it must write are durable. Returns the number and the content of
+    /// the checkpoint's end record. `None`: the checkpoint cannot end yet, or none is running.
     pub fn end_checkpoint(&self, log: &dyn Records) -> Option<(Gsn, EndCheckpoint)> {
         let mut monitor = self.pool.monitor().lock();
         let end = monitor.end_checkpoint()?;
@@ -341,7 +346,7 @@ impl Tree {
         self.pool.monitor().lock().cancel_checkpoint();
     }
 
-    /// Returns the error for a page that is whole but differs from the description in the page that leads to it.
+    /// Returns the error for a page that is whole but does not match the description `expected`.
     pub(crate) fn damaged(&self, pid: Pid, expected: &str) -> Error {
         self.pool.file().damaged(pid, 0, expected)
     }
@@ -358,7 +363,7 @@ fn value_in(node: Node<'_>, key: &[u8]) -> Value {
     Some(node.value(at).to_vec())
 }
 
-/// Puts a row into a leaf that has room for it, or removes a row (`None`).
+/// Puts a row into a leaf that has room for it. Removes the row if `value` is `None`.
 pub(crate) fn put(node: &mut NodeMut<'_>, key: &[u8], value: Option<&[u8]>) {
     match value {
         Some(value) => {

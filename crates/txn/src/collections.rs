@@ -1,13 +1,13 @@
 //! Collections within a transaction.
 //!
-//! A collection's header is in the partition of its key. Its elements are in the partition that is
-//! their *home*. The home differs from the key's partition after a rename. If the transaction has
-//! not latched the home, a verb fails with [`Error::Undeclared`]. The closure must return this
-//! error, and the transaction then runs again with the latch.
+//! A collection's header is in the partition of its key. Its elements are in the partition that is their *home*. After
+//! a rename, the home may differ from the key's partition. If the transaction has not latched the home, a verb (a
+//! method of [`Tx`]) fails with [`Error::Undeclared`]. The closure must return this error, and the transaction then
+//! runs again with the latch.
 //!
-//! Invariant: when a transaction commits, every collection with a header has an element. A caller that removes the last
-//! element must delete the key in the same transaction. Otherwise the executor refuses to commit, because a restart
-//! would report the header as damage.
+//! Invariant: when a transaction commits, every collection with a header has an element. A transaction that removes the
+//! last element must also delete the key. Otherwise the executor refuses to commit, because a restart would report the
+//! header as damage.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_usize;
@@ -18,17 +18,17 @@ use perdura_heap::{
 
 use crate::tx::{Content, FEW, Tx, is_alive};
 
-/// After this many elements copied or items pushed, room in the log is requested again.
+/// Room in the log is requested again after this many copied elements or pushed items.
 const COPY_STEP: usize = 256;
-/// The approximate room in the log that a list item takes in addition to its value, bytes.
+/// The approximate number of bytes that a list item takes in the log in addition to its value.
 const ITEM_BYTES: usize = 64;
-/// After this many random draws of expired keys, the table is searched for a key that has not
-/// expired.
+/// The maximum number of keys that are chosen at random. If all of them have expired, the table is searched for a key
+/// that has not expired.
 const DRAWS: u64 = 32;
 
 impl Tx<'_> {
-    /// Makes a key the header of a new collection, and removes the key's previous content. The
-    /// caller must add elements in the same transaction.
+    /// Makes a key the header of a new collection, and removes the key's previous content. The caller must add elements
+    /// in this transaction.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -52,8 +52,8 @@ impl Tx<'_> {
         Ok(home)
     }
 
-    /// If a removed header had its elements in another partition, makes these elements orphans
-    /// there.
+    /// Makes the elements of a removed header orphans, if they are in another partition than the header.
+    /// [`purge_orphans`](Self::purge_orphans) removes orphans later.
     pub(crate) fn orphan_displaced(&mut self, table: TableId, displaced: Displaced) -> Result<()> {
         if let Some(home) = displaced.foreign
             && !armed(Flaw::ForeignNotOrphaned)
@@ -67,9 +67,9 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Moves a key with its value and expiry to another name, and removes the previous content of
-    /// that name. The elements of a big collection stay where they are, unless the new name is in
-    /// another table. Returns whether the key existed.
+    /// Moves a key with value and expiry to another name, and removes the previous content of the new name. The
+    /// elements of a big collection stay in place, unless the new name is in another table. Returns whether the key
+    /// existed.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -157,9 +157,9 @@ impl Tx<'_> {
         }
     }
 
-    /// Requests room in the log for `count` elements before any of them is changed. Without this request, the log may
-    /// refuse a later change, and the transaction then runs again from its beginning. This is only a hint, and does
-    /// nothing for a small `count`.
+    /// Requests room in the log for `count` elements before the first change of an element. Without this request, the
+    /// log may refuse a later change, and the transaction then runs again from its beginning. This is only a hint, and
+    /// does nothing for a small `count`.
     ///
     /// # Errors
     /// [`Error::LogFull`], [`Error::Stopped`].
@@ -187,13 +187,12 @@ impl Tx<'_> {
         })
     }
 
-    /// Writes an element: a hash's field with its value, a set's member with an empty value, or a sorted set's member
-    /// with its score. A score is eight bytes, a little-endian double that is not NaN. Returns whether the element is
-    /// new.
+    /// Writes an element: a hash field with a value, a set member with an empty value, or a sorted set member with a
+    /// score. A score is eight bytes, a little-endian double that is not NaN. Returns whether the element is new.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::Usage`] if the collection is a list or the value does not
-    /// fit its shape.
+    /// As [`put`](Self::put); [`Error::Usage`] if the collection is a list or the value does not fit the collection's
+    /// shape.
     pub fn element_put(
         &mut self,
         table: TableId,
@@ -243,7 +242,7 @@ impl Tx<'_> {
         })
     }
 
-    /// Adds items at an end of a list, one after the other.
+    /// Adds items at an end of a list, one by one.
     ///
     /// # Errors
     /// As [`put`](Self::put); [`Error::Usage`] if the list does not exist.
@@ -288,11 +287,10 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Inserts an item before the item at `index`, or after the last item if `index` is the list's
-    /// length.
+    /// Inserts an item before the item at `index`. If `index` is the list's length, the new item becomes the last item.
     ///
     /// # Errors
-    /// As [`list_push`](Self::list_push); [`Error::Usage`] beyond the end.
+    /// As [`list_push`](Self::list_push); [`Error::Usage`] if `index` is beyond the end.
     pub fn list_insert(
         &mut self,
         table: TableId,
@@ -332,7 +330,7 @@ impl Tx<'_> {
     /// Removes the item at `index`. A caller that removes the last item must delete the key.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure must return; [`Error::Usage`] beyond the end.
+    /// [`Error::Undeclared`], which the closure must return; [`Error::Usage`] if no item has this index.
     pub fn list_remove(&mut self, table: TableId, home: Home, index: u64) -> Result<()> {
         let _verb = self.verb();
         let at = self.guard_of(home.partition)?;
@@ -372,12 +370,11 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Returns about `count` keys in hash order from a cursor on, and the cursor for the next call.
-    /// Cursor 0 begins a scan, and a returned cursor 0 ends it. Expired keys are left out. A call
-    /// looks at one partition, that of
-    /// [`Geometry::partition_of_cursor`](perdura_heap::Geometry::partition_of_cursor), and may
-    /// return no key. A key that exists during the whole scan is returned at least once, even if
-    /// other keys change or the database restarts between two calls.
+    /// Returns about `count` keys, and the cursor for the next call. The keys are in hash order and begin at `cursor`.
+    /// Cursor 0 begins a scan, and a returned cursor 0 ends it. Expired keys are left out. A call reads only one
+    /// partition; see [`Geometry::partition_of_cursor`](perdura_heap::Geometry::partition_of_cursor). A call may return
+    /// no key. A key that exists during the whole scan is returned at least once, even if other keys change or the
+    /// database restarts between two calls.
     ///
     /// # Errors
     /// [`Error::Undeclared`], which the closure must return.
@@ -390,8 +387,8 @@ impl Tx<'_> {
         self.scan_keys_within(table, cursor, count, &mut scan_places(count))
     }
 
-    /// Like [`scan_keys`](Self::scan_keys), but looks at most at about `places` slots of the index, and subtracts the
-    /// visited slots from `places`. Visiting a partition counts as one more slot.
+    /// Like [`scan_keys`](Self::scan_keys), but visits at most about `places` slots of the index. Subtracts the number
+    /// of visited slots from `places`. Each call subtracts one more, for the visit of the partition.
     ///
     /// # Errors
     /// [`Error::Undeclared`], which the closure must return.
@@ -413,8 +410,8 @@ impl Tx<'_> {
         Ok((rows, next))
     }
 
-    /// Returns a random key, chosen by the random number `r`. `None`: the table has no key that has
-    /// not expired. Needs every partition.
+    /// Returns a random key, chosen by the random number `r`. `None`: the table has no key, or all its keys have
+    /// expired. Every partition must be latched.
     ///
     /// # Errors
     /// [`Error::Undeclared`] if a partition is missing.
@@ -459,7 +456,7 @@ impl Tx<'_> {
     /// Removes up to `max` orphaned rows of a partition. Returns the number of removed rows.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure must return; a full log.
+    /// [`Error::Undeclared`], which the closure must return; [`Error::LogFull`], [`Error::Stopped`].
     pub fn purge_orphans(&mut self, partition: PartitionId, max: usize) -> Result<usize> {
         let _verb = self.verb();
         let at = self.guard_of(partition)?;

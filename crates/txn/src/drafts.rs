@@ -1,13 +1,14 @@
 //! Collections that are built by many transactions before a key names them: [`Draft`].
 //!
 //! ```text
-//! transaction 1      begin_draft(table, key, shape)      the work keeps the draft
+//! transaction 1      begin_draft(table, key, shape)      the caller keeps the draft
 //! transactions 2..n  element_put, list_push, ... at draft.home()
-//! transaction n + 1  name_draft(draft, key, expiry)      now others see it
+//! transaction n + 1  name_draft(draft, key, expiry)      now other transactions see it
 //! ```
 //!
-//! One transaction may also do all of this. Between two transactions the table may be flushed, or become the table of
-//! another database by a swap. So the caller must check that [`Draft::table`] is still the table of its database.
+//! One transaction may also do all of this. Between two transactions the table may be flushed, or a swap may give the
+//! table to another database. So the caller must check that [`Draft::table`] is still the table of the caller's
+//! database.
 
 use perdura_base::{Error, Result, TableId};
 use perdura_heap::{Draft, Kind, NewRow, Shape, TableKey};
@@ -32,11 +33,12 @@ impl Tx<'_> {
         Ok(draft)
     }
 
-    /// Makes a key of the draft's table the header of the draft, and removes the key's previous content. The draft must
-    /// have an element. Afterwards the [`Draft`] can be dropped. If the transaction is undone, the draft is as before.
+    /// Gives a draft its key, in the draft's table. The key becomes the header of the draft and loses its previous
+    /// content. The draft must have an element. Afterwards the [`Draft`] can be dropped. If the transaction is undone,
+    /// the key no longer names the draft.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::Usage`] if a key already has the draft, or the draft's table
+    /// As [`put`](Self::put); [`Error::Usage`] if the draft already has a key, or the draft's table
     /// no longer exists.
     pub fn name_draft(&mut self, draft: &Draft, key: &[u8], expiry_ms: Option<u64>) -> Result<()> {
         let _verb = self.verb();

@@ -24,8 +24,8 @@ mod seeded;
 
 use scratch::{Running, Scratch};
 
-/// The condition for replying to a transaction. The reply may be sent once the durable epoch has reached `epoch`; at
-/// once if `epoch` is 0.
+/// The condition for the reply to a transaction: the durable epoch must have reached `epoch`. If `epoch` is 0, the
+/// reply need not wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[must_use = "an answer given before its ticket's epoch is durable can be a lie after a crash"]
 pub struct Ticket {
@@ -38,16 +38,16 @@ pub struct Ticket {
 pub struct ExecutorOptions {
     /// The longest value, bytes.
     pub value_bytes_max: usize,
-    /// The contents of the logged effect of a changed row.
+    /// The form of a changed row in a logged effect.
     pub value_form: ValueForm,
 }
 
-/// The time at which a transaction runs, and the form in which it is logged.
+/// A transaction's time, and the form of the transaction's log record.
 #[derive(Debug, Clone, Copy)]
 pub struct Manner<'a> {
     /// The transaction's time, milliseconds since 1970.
     pub now_ms: u64,
-    /// The form in which the transaction is logged, if it changes key-addressed tables.
+    /// The form in which changes to key-addressed tables are logged.
     pub says: Says<'a>,
 }
 
@@ -59,15 +59,16 @@ pub struct Executor {
     options: ExecutorOptions,
 }
 
-/// After this many runs that missed latches, a transaction gets all latches. So a transaction that
-/// follows keys from partition to partition also ends.
+/// After this many runs that missed latches, a transaction gets all latches. Otherwise a transaction that needs a new
+/// partition in each run would not end.
 const RUNS_MAX: usize = 16;
 
 const REFUSED: &str = "a write of this transaction was refused, so the whole transaction was \
                        undone";
 const ENGINE_PANICKED: &str = "the engine panicked in a transaction";
 
-/// Guards a change that must not stop halfway. If a panic drops the fuse before [`Fuse::done`], the log is stopped.
+/// A guard of a change that must not stop halfway. If a panic drops the guard before [`Fuse::done`] is called, the log
+/// is stopped.
 struct Fuse<'a> {
     sink: &'a Sink,
     done: bool,
@@ -106,9 +107,9 @@ enum Outcome<R, E> {
 /// The partitions of an attempt.
 #[derive(Clone, Copy)]
 struct Declared<'a> {
-    /// The partitions whose latches the attempt takes.
+    /// The partitions to latch for the attempt.
     latched: &'a PartitionSet,
-    /// The partitions whose changes are logged. They differ from `latched` only under a seeded bug.
+    /// The partitions with logged changes. They differ from `latched` only under a seeded bug.
     logged: &'a PartitionSet,
 }
 
@@ -126,7 +127,7 @@ struct Attempt<'a> {
     typed: &'a mut Typed,
     /// The payload of an ordered frame.
     frame: &'a mut Vec<u8>,
-    /// The partitions whose changes are logged.
+    /// The partitions with logged changes.
     logged: &'a PartitionSet,
     stream: StreamId,
     manner: &'a Manner<'a>,
@@ -166,7 +167,7 @@ impl Attempt<'_> {
 }
 
 impl Executor {
-    /// Returns an executor over a heap and the sink of its records.
+    /// Returns an executor that runs transactions on `heap` and passes their records to `sink`.
     #[must_use]
     pub fn new(heap: Arc<Heap>, sink: Sink, options: ExecutorOptions) -> Self {
         Executor {
@@ -180,9 +181,8 @@ impl Executor {
     /// other partitions, its changes are undone and `f` runs again with these latches added.
     ///
     /// # Errors
-    /// The error of `f`, after its changes are undone. Writes in `f` may fail with
-    /// [`Error::LogFull`] and [`Error::Stopped`]. [`Error::Usage`] inside another transaction of
-    /// the same database and thread.
+    /// The error of `f`, after its changes are undone. Writes in `f` may fail with [`Error::LogFull`] and
+    /// [`Error::Stopped`]. [`Error::Usage`] if the thread is already running a transaction on this database.
     ///
     /// # Panics
     /// If `f` panics; see the crate's page.
@@ -197,12 +197,12 @@ impl Executor {
     }
 
     /// Like [`run`](Self::run), but `manner` also determines how the transaction is logged. If a command touches a
-    /// partition that it did not declare, or a page-addressed table, it runs again and its effects are logged instead.
-    /// A strict command then fails.
+    /// partition that it did not declare, or a page-addressed table, it is undone and runs again, and its effects are
+    /// logged instead. A strict command fails in this case.
     ///
     /// # Errors
-    /// As [`run`](Self::run). [`Error::Usage`] if a strict command cannot be logged as a command,
-    /// or if a replay needs partitions that its frame does not name.
+    /// As [`run`](Self::run). [`Error::Usage`] if a strict command cannot be logged as a command. [`Error::Usage`] if a
+    /// replay needs a partition outside its frame.
     ///
     /// # Panics
     /// As [`run`](Self::run).
@@ -322,7 +322,7 @@ impl Executor {
         self.end(result, guards, attempt, &marks)
     }
 
-    /// Commits an attempt that missed no latch, or undoes it if it failed.
+    /// Ends an attempt that missed no latch. Commits the attempt if it succeeded, and undoes it otherwise.
     fn end<R, E: From<Error>>(
         &self,
         result: std::thread::Result<Result<R, E>>,
@@ -331,8 +331,7 @@ impl Executor {
         marks: &Marks,
     ) -> Outcome<R, E> {
         match result {
-            // The log has refused a verb, and the closure ignored that error. So some of the
-            // changes may be missing.
+            // The log has refused a write, and the closure ignored that error. So some of the changes may be missing.
             Ok(Ok(_)) if marks.met_full_log() => {
                 self.undo(guards, attempt.undo);
                 Outcome::Failed(Error::LogFull(REFUSED.into()).into())
@@ -383,7 +382,7 @@ impl Executor {
         guards
     }
 
-    /// Returns a transaction that holds these latches and has done nothing yet.
+    /// Returns a new transaction that holds these latches.
     fn begin<'a>(&'a self, held: Held<'a>, marks: &'a Marks, now_ms: u64) -> Tx<'a> {
         let Held {
             guards,
@@ -429,9 +428,9 @@ impl Executor {
         fuse.done();
     }
 
-    /// Encodes and appends the log's records of a transaction, then releases the latches.
+    /// Encodes the log records of a transaction, appends them, and then releases the latches. Returns the ticket.
     fn commit(&self, mut guards: Guards<'_>, mut attempt: Attempt<'_>) -> Ticket {
-        // Declared after the guards, so that a panic stops the log before it releases the latches.
+        // The fuse is dropped before the guards, so a panic stops the log before it releases the latches.
         let fuse = Fuse::new(&self.sink);
         attempt.encode_group(&mut guards);
         let Attempt {
@@ -491,8 +490,8 @@ impl Executor {
         Ticket { epoch }
     }
 
-    /// Returns the ticket of a transaction that only read. It waits for the newest epoch in which a
-    /// latched partition was written.
+    /// Returns the ticket of a transaction that only read. The ticket has the epoch of the newest write in a latched
+    /// partition.
     fn ticket_of_reads(&self, guards: &Guards<'_>) -> Ticket {
         let newest = guards.iter().map(|(_, part)| part.last_write_epoch()).max();
         let epoch = newest
@@ -506,7 +505,7 @@ impl Executor {
     }
 }
 
-/// Appends a transaction's group and its ordered frame in the same epoch. Returns the epoch.
+/// Appends a transaction's group and ordered frame in one epoch. Returns the epoch.
 fn append(
     wal: &Wal,
     stream: StreamId,

@@ -1,7 +1,7 @@
-//! The check that a transaction uses only the keys that it may use.
+//! The check of the keys that a transaction uses.
 //!
-//! A server checks the client's rights for the keys that a command declares. A command with a bug might use a key that
-//! it does not declare, and for which no rights were checked. So the caller lists the checked keys. Every other key is
+//! A server checks the client's rights for the keys that a command declares. A command with a bug might use an
+//! undeclared key. The rights for this key were not checked. So the caller lists the checked keys. Every other key is
 //! refused at the single place where a key's name is looked up. Elements of collections are looked up by numbers, so
 //! this check does not apply to them.
 
@@ -9,7 +9,7 @@ use crate::tx::Tx;
 use perdura_base::{Error, Result, TableId};
 use perdura_heap::{KeyHash, RowRef};
 
-/// The error of a transaction that uses a key that it may not use.
+/// The error of a transaction that uses a forbidden key.
 pub const UNDECLARED_KEY: &str = "the command used a key that its arguments do not declare. \
                                   Nothing was changed. This is a bug in the server: please \
                                   report the command";
@@ -32,8 +32,8 @@ impl Tx<'_> {
         self.names = None;
     }
 
-    /// Like [`get`](Self::get), for a key whose name was found in the data, and which need not be in the list. The
-    /// caller must have checked that the client may read every key.
+    /// Like [`get`](Self::get), for a key name read from the database. The key need not be in the list of
+    /// [`allow_only`](Self::allow_only). The caller must have checked that the client may read every key.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -46,7 +46,7 @@ impl Tx<'_> {
     }
 }
 
-/// Fails unless a key is among those that may be used.
+/// Fails unless `names` has the key.
 #[cold]
 pub(crate) fn check(names: &[u64], hash: KeyHash) -> Result<()> {
     if names.binary_search(&hash.0).is_ok() {

@@ -1,9 +1,9 @@
-//! The ordered frame of a transaction. It holds the transaction's number in the sequence of each of its partitions, and
-//! either a command or the transaction's effects.
+//! The ordered frame of a transaction. It holds the transaction's number in each partition's sequence, and a command or
+//! the transaction's effects.
 //!
-//! A partition's sequence numbers the transactions that wrote typed tables there. A command gets a number in every
-//! partition that it latched, because it may have read there. A transaction that is undone gets no number. The format
-//! is in `docs/formats/ordered.md`.
+//! Each partition has a sequence. It numbers the transactions that wrote typed tables there. A command gets a number in
+//! every partition that it latched, because it may have read there. A transaction that is undone gets no number. The
+//! format is in `docs/formats/ordered.md`.
 
 use perdura_base::{Error, PartitionId, PartitionSet, Result};
 use perdura_formats::ordered::{CommandFrame, Part, encode_command, encode_head};
@@ -17,14 +17,14 @@ use crate::typed::Typed;
 /// number there.
 pub(crate) type Places = SmallVec<[Part; 4]>;
 
-/// The form in which a transaction on key-addressed tables is logged.
+/// The logged form of a transaction on key-addressed tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Says<'a> {
     /// The rows that the transaction changed.
     Effects,
     /// The procedure and its arguments.
     Command(CommandCall<'a>),
-    /// Nothing is logged, because this is a replay: the log already has the transaction, at these places.
+    /// Nothing is logged, because this is a replay: the log already has the transaction.
     Replayed {
         /// The transaction's partitions, ascending, with its number in each.
         places: &'a [Part],
@@ -44,7 +44,8 @@ impl<'a> Says<'a> {
         }
     }
 
-    /// Returns how a transaction is logged after it has used partitions that it did not declare.
+    /// Returns the logged form of a transaction that must run again, because it used partitions that it did not
+    /// declare. Fails for a strict command and for a replay.
     pub(crate) fn widened(self, missing: &PartitionSet) -> Result<Says<'a>> {
         let first = missing.iter().next().unwrap_or_default();
         match self {
@@ -66,7 +67,8 @@ impl<'a> Says<'a> {
         }
     }
 
-    /// Returns how a command is logged after it has used a page-addressed table.
+    /// Returns the logged form of a command that must run again, because it used a page-addressed table. Fails for a
+    /// strict command and for a replay.
     pub(crate) fn without_command(self) -> Result<Says<'a>> {
         match self {
             Says::Command(call) if call.strict => Err(Error::Usage(format!(
@@ -89,14 +91,16 @@ impl<'a> Says<'a> {
 pub struct CommandCall<'a> {
     /// The procedure's number in the catalog.
     pub procedure: u32,
-    /// Its arguments, encoded.
+    /// The encoded arguments of the call.
     pub args: &'a [u8],
     /// True if the call fails when it cannot be logged as a command. Otherwise its effects are
     /// logged instead.
     pub strict: bool,
 }
 
-/// Gives a transaction the next number in each partition whose sequence counts it.
+/// Gives a transaction the next number in the sequence of each of its partitions, and returns the numbers. A command
+/// gets a number in every latched partition. A transaction whose effects are logged gets one in every partition with a
+/// changed row.
 pub(crate) fn take_places(guards: &mut Guards<'_>, typed: &Typed, says: &Says<'_>) -> Places {
     let counts = |id: PartitionId| match says {
         Says::Command(_) => true,
@@ -116,8 +120,7 @@ pub(crate) fn take_places(guards: &mut Guards<'_>, typed: &Typed, says: &Says<'_
     places
 }
 
-/// Sets the sequences of a replayed transaction's partitions to the numbers that the transaction
-/// had originally.
+/// Sets each partition's sequence to the number that the replayed transaction originally got there.
 pub(crate) fn restore_places(guards: &mut Guards<'_>, places: &[Part]) {
     for (id, part) in guards {
         let found = places.binary_search_by_key(id, |(place, _)| *place);

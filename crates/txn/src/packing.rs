@@ -1,32 +1,32 @@
-//! The limits up to which a collection is stored packed in a single row.
+//! The size limits for packing a collection in a single row.
 
-/// The limits up to which a collection is packed. The caller of a transaction sets them. The format
-/// of a packed row has limits too (`perdura_types::small`); the lower limit applies.
+/// The size limits of packed collections. The caller of a transaction sets them. The format of a packed row has limits
+/// too (`perdura_types::small`); the lower limit applies.
 ///
-/// A limit applies only to later writes. Each row says whether it is packed, so no read, restart or checkpoint depends
-/// on these numbers.
+/// A new limit affects only writes after it was set. Each row says whether it is packed, so no read, restart or
+/// checkpoint depends on these numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packing {
-    /// The most fields of a packed hash.
+    /// The maximum number of fields of a packed hash.
     pub hash_entries: u8,
-    /// The most bytes of a field, or of its value, in a packed hash.
+    /// The maximum length of a field name or a value of a packed hash, bytes.
     pub hash_bytes: u8,
-    /// The most items of a packed list.
+    /// The maximum number of items of a packed list.
     pub list_entries: u8,
-    /// The most members of a packed set, if all members are integers.
+    /// The maximum number of members of a packed set of integers.
     pub set_integers: u8,
-    /// The most members of any other packed set.
+    /// The maximum number of members of any other packed set.
     pub set_entries: u8,
-    /// The most bytes of a member of such a set.
+    /// The maximum length of a member of any other packed set, bytes.
     pub set_bytes: u8,
-    /// The most members of a packed sorted set.
+    /// The maximum number of members of a packed sorted set.
     pub zset_entries: u8,
-    /// The most bytes of a member of a packed sorted set.
+    /// The maximum length of a member of a packed sorted set, bytes.
     pub zset_bytes: u8,
 }
 
 impl Packing {
-    /// No limits but those of the row format.
+    /// No limits except the limits of the row format.
     pub const FULL: Packing = Packing {
         hash_entries: u8::MAX,
         hash_bytes: u8::MAX,

@@ -1,4 +1,4 @@
-//! The destination of the records of an executor's commits.
+//! The destination of the log records that an executor makes when it commits.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use perdura_wal::{FrameKind, Wal};
 /// The destination of the records of commits.
 #[derive(Clone)]
 pub enum Sink {
-    /// To the log. A ticket's epoch is durable when the log has written it.
+    /// The log. A ticket's epoch is durable when the log has written it.
     Append(Arc<Wal>),
-    /// For measurements only: nowhere. A commit is acknowledged at once, and a crash loses it unless an image has it.
-    /// The log is still used to stop the database.
+    /// No destination, for measurements only. A commit is acknowledged at once. A crash loses every commit that is not
+    /// in an image. The log is still used to stop the database.
     Unlogged(Arc<Wal>),
-    /// For measurements only: to the log, with frames of effects cut to this many bytes. Cut frames cannot be replayed.
+    /// The log, for measurements only. Frames of effects are cut to this many bytes. Cut frames cannot be replayed.
     Cut(Arc<Wal>, usize),
-    /// Nowhere, because a restart replays records that are already in the log.
+    /// No destination, because a restart replays records that are already in the log.
     Replay,
 }
 
 impl Sink {
-    /// Returns the log that is asked whether writes are allowed. `None` for a replay.
+    /// Returns the log that admits or refuses writes; `None` in a replay.
     pub(crate) fn log(&self) -> Option<&Wal> {
         match self {
             Sink::Append(wal) | Sink::Unlogged(wal) | Sink::Cut(wal, _) => Some(wal),
@@ -28,7 +28,7 @@ impl Sink {
         }
     }
 
-    /// Returns the log to which commits are appended, if any.
+    /// Returns the log for commits, if any.
     pub(crate) fn wal_of_commits(&self) -> Option<&Wal> {
         match self {
             Sink::Append(wal) | Sink::Cut(wal, _) => Some(wal),
@@ -36,14 +36,14 @@ impl Sink {
         }
     }
 
-    /// Cuts the frame of a commit, if this sink cuts frames of the kind.
+    /// Cuts the frame of a commit, if this sink cuts frames of this kind.
     pub(crate) fn cut(&self, kind: FrameKind, frame: &mut Vec<u8>) {
         if let (Sink::Cut(_, bytes), FrameKind::Effects) = (self, kind) {
             frame.truncate(*bytes);
         }
     }
 
-    /// Returns whether commits are lost on purpose.
+    /// Returns whether commits are not logged, so that a crash may lose them.
     pub(crate) fn is_unlogged(&self) -> bool {
         matches!(self, Sink::Unlogged(_))
     }
@@ -52,7 +52,7 @@ impl Sink {
         matches!(self, Sink::Replay)
     }
 
-    /// Returns the stream of the next transaction.
+    /// Returns the idlest stream of the log, for the next transaction; stream 0 in a replay.
     pub(crate) fn idlest(&self) -> StreamId {
         self.log().map_or(StreamId(0), Wal::idlest)
     }

@@ -7,7 +7,7 @@ use perdura_heap::{KeyHash, RowRef, Spot, TableKey, ahead};
 use crate::tx::Tx;
 use crate::typed::TypedTable;
 
-/// The result of looking up a key: the place of its row, or the fact that there is no row. Valid only for the
+/// The result of looking up a key: the place of the key's row, or the fact that no row exists. Valid only for the
 /// transaction, table and key of the lookup.
 #[derive(Debug, Clone, Copy)]
 pub struct TypedSpot {
@@ -19,7 +19,7 @@ pub struct TypedSpot {
 }
 
 impl Tx<'_> {
-    /// Returns the spot of a key that was not looked up yet.
+    /// Returns a spot for a key without looking up the key's row.
     pub(crate) fn unseen(
         &self,
         table: TypedTable,
@@ -58,7 +58,7 @@ impl Tx<'_> {
         Ok((spot, row))
     }
 
-    /// Inserts a row whose key was looked up and not found. `spot` is the result of that lookup.
+    /// Inserts a row with a key that a lookup did not find. `spot` is the result of that lookup.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -79,8 +79,8 @@ impl Tx<'_> {
         })
     }
 
-    /// Like [`typed_overwrite`](Self::typed_overwrite), for a row that was looked up. `spot` is the
-    /// result of that lookup.
+    /// Overwrites a row, like [`typed_overwrite`](Self::typed_overwrite). `spot` is the result of an earlier lookup of
+    /// the row, and saves a second lookup.
     ///
     /// # Errors
     /// As [`put`](Self::put).

@@ -1,4 +1,4 @@
-//! Long strings that many transactions write, before a key is given the string; see
+//! Long strings. A string is written piece by piece, by many transactions, before it becomes the value of a key; see
 //! [`perdura_heap::texts`].
 
 use perdura_base::{Error, Result};
@@ -7,13 +7,13 @@ use perdura_heap::{Draft, TableCollection, TableKey, Text};
 
 use crate::tx::Tx;
 
-/// The most room in the log that a page needs in addition to its content, bytes.
+/// The maximum room in the log that a page needs in addition to its content, bytes.
 const PAGE_LOG_BYTES: usize = 64;
 
 impl Tx<'_> {
-    /// Appends bytes to the string that is being built in a draft of a list. With `text` `None`, begins the string. All
-    /// calls but the last must append whole pages of [`TEXT_PAGE_BYTES`]. If the transaction is undone, the string is
-    /// as before.
+    /// Appends bytes to the string that is being built in a draft of a list. If `text` is `None`, begins the string.
+    /// All calls but the last must append whole pages of [`TEXT_PAGE_BYTES`]. If the transaction is undone, so is the
+    /// append.
     ///
     /// # Errors
     /// As [`put`](Self::put); [`Error::Usage`] if the draft no longer exists.
@@ -33,11 +33,10 @@ impl Tx<'_> {
     }
 
     /// Makes the string that was built in a draft the value of a key. The key must be in the draft's partition. The
-    /// draft then no longer exists. If the transaction is undone, the draft is as before.
+    /// draft then no longer exists. If the transaction is undone, the draft exists again.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::Usage`] if the draft no longer exists, or is in another
-    /// partition than the key.
+    /// As [`put`](Self::put); [`Error::Usage`] for a missing draft, or for a draft outside the key's partition.
     pub fn name_text(
         &mut self,
         draft: &Draft,

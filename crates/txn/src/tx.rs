@@ -18,12 +18,12 @@ use crate::packing::Packing;
 use crate::typed::Typed;
 use crate::verb::{Marks, Verb};
 
-/// For fewer changes than this, room in the log is not requested in advance.
+/// The minimum number of changes for which room in the log is requested in advance.
 pub(crate) const FEW: usize = 256;
 
 pub(crate) type Guards<'a> = SmallVec<[(PartitionId, PartitionGuard<'a>); 4]>;
 
-/// A transaction's memory is added to the account each time its group has grown by this many bytes.
+/// The memory account is updated each time a transaction's group has grown by this many bytes.
 pub(crate) const ACCOUNT_STEP_BYTES: usize = 1 << 20;
 
 /// The new content of a key.
@@ -32,7 +32,7 @@ pub(crate) struct Content<'a> {
     pub value: &'a [u8],
 }
 
-/// A running transaction: its view of the database, and the verbs that change it.
+/// A running transaction: a view of the database, and the verbs for changes.
 pub struct Tx<'a> {
     pub(crate) heap: &'a Arc<Heap>,
     pub(crate) geometry: &'a Geometry,
@@ -40,9 +40,9 @@ pub struct Tx<'a> {
     pub(crate) undo: &'a mut Undo,
     pub(crate) typed: &'a mut Typed,
     pub(crate) marks: &'a Marks,
-    /// The log to which the transaction's records go; `None` in a replay.
+    /// The log for the transaction's records; `None` in a replay.
     pub(crate) wal: Option<&'a Wal>,
-    /// The log stream to which the transaction's group will be appended.
+    /// The log stream for the transaction's group.
     pub(crate) stream: StreamId,
     /// The approximate bytes that the transaction's group takes in the log so far.
     pub(crate) appending: usize,
@@ -54,9 +54,9 @@ pub struct Tx<'a> {
     /// reached.
     pub(crate) out_of_memory: Option<(u64, u64)>,
     pub(crate) memory: &'a MemoryAccount,
-    /// Bytes of the transaction's before-images and group that have been added to the account.
+    /// The bytes of the transaction's before-images and group that the memory account already includes.
     pub(crate) accounted: u64,
-    /// The size of the group at which the account is updated next.
+    /// The size of the group, in bytes, at which the memory account is updated next.
     pub(crate) account_at: usize,
     /// The limits of packed collections.
     pub(crate) packing: Packing,
@@ -65,8 +65,8 @@ pub struct Tx<'a> {
 }
 
 impl<'a> Tx<'a> {
-    /// The approximate bytes that a row takes in the log in addition to its key and value. They are the headers of its
-    /// page and its slot and a word of the bitmap, and the same again in case the row moves.
+    /// The approximate bytes that a row takes in the log in addition to its key and value. They cover a page header, a
+    /// slot header and a word of the bitmap, each twice because the row may move.
     pub const ROW_BYTES: usize = 128;
     /// The approximate bytes that a removed row takes in the log.
     pub const REMOVED_BYTES: usize = 32;
@@ -82,19 +82,18 @@ impl<'a> Tx<'a> {
         self.now_ms
     }
 
-    /// Returns the limits up to which this transaction writes collections packed.
+    /// Returns this transaction's size limits for packed collections.
     #[must_use]
     pub fn packing(&self) -> Packing {
         self.packing
     }
 
-    /// Sets the limits up to which this transaction writes collections packed. A transaction begins
-    /// with [`Packing::FULL`].
+    /// Sets this transaction's size limits for packed collections. A transaction begins with [`Packing::FULL`].
     pub fn set_packing(&mut self, packing: Packing) {
         self.packing = packing;
     }
 
-    /// Requests room in the log for all changes so far and a change of `bytes` more.
+    /// Requests room in the log for all changes so far and for one more change of `bytes`.
     ///
     /// # Errors
     /// [`Error::LogFull`], [`Error::Stopped`].
@@ -108,7 +107,7 @@ impl<'a> Tx<'a> {
         self.admit_in_all(self.appending)
     }
 
-    /// Requests room in the log for a transaction of `bytes` in all.
+    /// Requests room in the log for the whole transaction. `bytes` is the total of its changes.
     pub(crate) fn admit_in_all(&mut self, bytes: usize) -> Result<()> {
         if self.appending >= self.account_at {
             self.account();
@@ -127,7 +126,7 @@ impl<'a> Tx<'a> {
         if matches!(admitted, Err(Error::LogFull(_))) {
             let passes = wal.is_refused_for_now(self.stream, bytes);
             // The transaction will run again from its beginning, and may need more room than so far. Requesting twice
-            // the room each time keeps the cost of all runs together at about two of the last run.
+            // the room each time bounds the cost of all runs together to about twice the cost of the last run.
             let hint = self.appending.saturating_mul(2).max(bytes);
             wal.ask_for_room(self.stream, hint);
             self.marks.meet_full_log(passes, bytes);
@@ -135,9 +134,9 @@ impl<'a> Tx<'a> {
         admitted
     }
 
-    /// Requests room in the log for `count` rows before any of them is written. `bytes` is the total of their keys and
-    /// values. Without this request, the log may refuse a later write, and the transaction then runs again from its
-    /// beginning. This is only a hint, and does nothing for a small `count`.
+    /// Requests room in the log for `count` rows before the first row is written. `bytes` is the total of the rows'
+    /// keys and values. Without this request, the log may refuse a later write, and the transaction then runs again
+    /// from its beginning. This is only a hint, and does nothing for a small `count`.
     ///
     /// # Errors
     /// [`Error::LogFull`], [`Error::Stopped`].
@@ -163,13 +162,12 @@ impl<'a> Tx<'a> {
         self.admit_in_all(self.appending.saturating_add(bytes))
     }
 
-    /// Changes a partition, and then requests the room in the log that the change needs beyond the `admitted` bytes.
-    /// The change must come first, because only it shows how many pages of a long value, or rows of an orphan, are
-    /// removed.
+    /// Changes a partition with `f`. If the change needs more room in the log than the `admitted` bytes, requests the
+    /// rest. The request follows the change, because `f` may remove pages of a long value or rows of an orphan. Their
+    /// number is not known before.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure must return; [`Error::LogFull`], [`Error::Stopped`]; those
-    /// of `f`.
+    /// [`Error::Undeclared`], which the closure must return; [`Error::LogFull`], [`Error::Stopped`]; the errors of `f`.
     pub(crate) fn change<R>(
         &mut self,
         at: usize,
@@ -192,15 +190,15 @@ impl<'a> Tx<'a> {
         !self.undo.is_empty() || !self.typed.homes.is_empty()
     }
 
-    /// If the log has refused a write only until it catches up, returns the bytes that it refused. The transaction then
-    /// has to run again.
+    /// Returns the largest number of bytes for which room was refused. The transaction then has to wait and run again.
+    /// `None`: no write was refused, or waiting does not help.
     #[must_use]
     pub fn awaits_log(&self) -> Option<usize> {
         self.marks.awaits_log()
     }
 
-    /// Fails if a verb of this transaction has met a missing latch or a full log, even if the closure ignored that
-    /// error. Such a transaction will be undone. So a caller must call this before it publishes data outside the pages.
+    /// Fails if a verb of this transaction met a missing latch or a full log. An error that the closure ignored counts
+    /// too. The transaction will then be undone. So a caller must call this before it publishes data outside the pages.
     ///
     /// # Errors
     /// [`Error::Undeclared`], [`Error::LogFull`], which the closure must return.
@@ -216,8 +214,8 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// Adds the memory of this transaction to the account. If memory then reaches its limit, the rest of the
-    /// transaction may only delete.
+    /// Updates the memory account with the bytes that this transaction uses now. If the used memory reaches the limit,
+    /// the rest of the transaction may only delete.
     #[cold]
     fn account(&mut self) {
         let group = u64::try_from(self.appending).unwrap_or(u64::MAX);
@@ -309,7 +307,8 @@ impl<'a> Tx<'a> {
         Ok(row.filter(|row| is_alive(row, now)))
     }
 
-    /// Returns the whole seconds since a key was used. `None`: the key does not exist, or accesses are not recorded.
+    /// Returns the whole seconds since the last use of a key. `None`: the key does not exist, or accesses are not
+    /// recorded.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -319,7 +318,7 @@ impl<'a> Tx<'a> {
         Ok(self.guards[at].1.idle_seconds(table, key, hash))
     }
 
-    /// Sets the time since a key was used, seconds. Does nothing if accesses are not recorded.
+    /// Sets the number of seconds since the last use of a key. Does nothing if accesses are not recorded.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -453,7 +452,7 @@ impl<'a> Tx<'a> {
         self.admit(key.len() + value_bytes)
     }
 
-    /// Fails unless a value may have `bytes`.
+    /// Fails if `bytes` is above the maximum length of a value.
     pub(crate) fn check_value_bytes(&self, bytes: usize) -> Result<()> {
         if bytes > self.value_bytes_max {
             return Err(over_limit("value", bytes, self.value_bytes_max));
@@ -461,7 +460,7 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// Fails unless `bytes` may be the name or value of an element.
+    /// Fails if `bytes` is too long for the name or the value of an element.
     pub(crate) fn check_value(&self, bytes: &[u8]) -> Result<()> {
         if bytes.len() > self.value_bytes_max {
             return Err(over_limit("element", bytes.len(), self.value_bytes_max));
@@ -491,7 +490,7 @@ impl<'a> Tx<'a> {
     /// Sets or clears a row's expiry. Returns whether the row exists.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] at the memory limit, [`Error::Undeclared`], which the closure must return.
+    /// [`Error::OutOfMemory`] at the memory limit; [`Error::Undeclared`], which the closure must return.
     pub fn set_expiry(
         &mut self,
         table: TableId,
@@ -518,7 +517,8 @@ impl<'a> Tx<'a> {
         Ok(is_set)
     }
 
-    /// Returns the number of keys of a table, including expired keys that were not removed yet. Needs every partition.
+    /// Returns the number of keys of a table, including expired keys that were not removed yet. Every partition must
+    /// be latched.
     ///
     /// # Errors
     /// [`Error::Undeclared`] if a partition is missing.
@@ -526,7 +526,7 @@ impl<'a> Tx<'a> {
         self.over_all(|part| part.len(table))
     }
 
-    /// Returns the number of rows of a table that have an expiry. Needs every partition.
+    /// Returns the number of rows of a table that have an expiry. Every partition must be latched.
     ///
     /// # Errors
     /// [`Error::Undeclared`] if a partition is missing.
@@ -537,7 +537,7 @@ impl<'a> Tx<'a> {
     fn over_all(&self, f: impl Fn(&perdura_heap::Partition) -> u64) -> Result<u64> {
         let _verb = self.verb();
         let mut sum = Ok(0);
-        // This notes all missing latches at once, so that a single further run has them.
+        // The loop continues after a missing latch. So all missing latches are noted, and the next run takes them.
         for id in (0..self.geometry.partitions).map(PartitionId) {
             sum = match (self.guard_of(id), sum) {
                 (Ok(at), Ok(sum)) => Ok(sum + f(&self.guards[at].1)),

@@ -1,14 +1,13 @@
-//! The verbs of typed tables, and the notes from which the changes of key-addressed tables are
-//! logged.
+//! The verbs of typed tables, and the notes for logging changes of key-addressed tables.
 //!
 //! A typed row has a *home*: the partition that the caller chose from the row's first key column. The group of page
-//! records does not contain changes of key-addressed tables. The log has these changes in another form: the changed
-//! rows (*effects*), or the procedure and its arguments (a *command*). The caller of the verbs notes each effect here
-//! when it makes the change. At commit [`crate::ordered`] writes one of the two forms.
+//! records does not contain changes of key-addressed tables. The log has these changes as changed rows (*effects*), or
+//! as a procedure with arguments (a *command*). The caller of the verbs notes each effect here when it makes the
+//! change. At commit [`crate::ordered`] writes one of the two forms.
 //!
 //! Before a command is replayed, page-addressed tables are brought to their state at the log's end. So a command must
-//! not even read such a table. If a command uses a page-addressed table, this is noted, and the executor runs the
-//! transaction again and logs its effects.
+//! not even read a page-addressed table. If a command uses a page-addressed table, this is noted, and the executor runs
+//! the transaction again and logs its effects.
 //!
 //! # Source
 //! *Rethinking Main Memory OLTP Recovery* (001), sections III and IV.
@@ -34,7 +33,7 @@ pub enum RowHome {
     All,
 }
 
-/// The contents of the effect of a changed row.
+/// The form of a changed row in an effect.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ValueForm {
     /// The columns that changed.
@@ -50,7 +49,7 @@ impl ValueForm {
     /// Every form.
     pub const ALL: [ValueForm; 3] = [ValueForm::Columns, ValueForm::Rows, ValueForm::Before];
 
-    /// Returns its name on the command line.
+    /// Returns the form's name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -66,23 +65,22 @@ impl ValueForm {
 pub struct TypedTable {
     /// The table's id.
     pub id: TableId,
-    /// True if the table is key-addressed: the log names its rows by their keys. Otherwise the log
-    /// has page records.
+    /// True if the table is key-addressed: the log names a row by the row's key. Otherwise the log has page records.
     pub keyed: bool,
 }
 
-/// The most rows without a key that one transaction can insert in one partition.
+/// The maximum number of rows without a key that one transaction can insert in one partition.
 const ROW_IDS_MAX: u64 = 1 << 16;
 
 /// The notes of a transaction about typed tables.
 pub(crate) struct Typed {
     /// True if the effects of the transaction are noted.
     pub wants_effects: bool,
-    /// The contents of the effect of a changed row.
+    /// The form of a changed row in an effect.
     pub form: ValueForm,
-    /// True if the transaction may not use page-addressed tables.
+    /// True if the transaction must not use page-addressed tables.
     pub is_command: bool,
-    /// True if the transaction has used a page-addressed table nevertheless.
+    /// True if a command has used a page-addressed table, which is not allowed.
     used_pages: Cell<bool>,
     /// The homes of the rows that the transaction wrote.
     pub homes: PartitionSet,
@@ -93,13 +91,13 @@ pub(crate) struct Typed {
     row_ids: SmallVec<[(PartitionId, u64); 2]>,
 }
 
-/// An effect in `bytes`. It is encoded except for its place, which depends on the parts of the
-/// frame.
+/// An effect in `Typed::bytes`, encoded without its place. The place names the frame's part (partition) that has the
+/// row. The parts are known only when the frame is encoded.
 struct Noted {
     home: RowHome,
-    /// The offset of its first byte in `bytes`.
+    /// The offset of the effect's first byte in `bytes`.
     from: usize,
-    /// The offset in `bytes` at which its place has to be inserted.
+    /// The offset in `bytes` at which the effect's place is inserted later.
     place: usize,
 }
 
@@ -135,8 +133,8 @@ impl Typed {
     pub fn begin(&mut self, says: &Says<'_>, form: ValueForm) {
         self.wants_effects = says.notes_effects();
         self.is_command = matches!(says, Says::Command(_) | Says::Replayed { .. });
-        // A replay does not know which form was set originally. It does not need to: the hash of a command's effects is
-        // always made from the form with rows.
+        // A replay does not know which form was set originally. It need not: the hash of a command's effects is always
+        // made from `ValueForm::Rows`.
         self.form = match says {
             Says::Effects => form,
             Says::Command(_) | Says::Replayed { .. } => ValueForm::Rows,
@@ -152,7 +150,7 @@ impl Typed {
         self.used_pages.get()
     }
 
-    /// Appends the effects as a frame with these parts encodes them.
+    /// Encodes the effects for a frame with these parts, and appends them to `out`.
     pub fn encode_effects(&self, parts: &[Part], out: &mut Vec<u8>) {
         if let [(only, _)] = parts {
             let only = [RowHome::All, RowHome::One(*only)];
@@ -171,10 +169,9 @@ impl Typed {
         }
     }
 
-    /// Returns a hash of the effects. Equal changes in the same order give the same hash.
+    /// Returns a hash of the effects. Equal changes in equal order give equal hashes.
     pub fn effects_hash(&mut self) -> u64 {
-        // Homes are used instead of the frame's parts, because the parts may include partitions in which nothing
-        // changed.
+        // Homes are used instead of the frame's parts, because the parts may include partitions without changes.
         if self.homes.len() <= 1 {
             return hash64(0, &self.bytes);
         }
@@ -220,7 +217,7 @@ impl Typed {
     }
 }
 
-/// A point to which a transaction can roll back.
+/// A savepoint: a transaction can roll back to this point.
 #[derive(Debug)]
 pub struct TxSavepoint {
     undo: Savepoint,
@@ -229,7 +226,7 @@ pub struct TxSavepoint {
 }
 
 impl Tx<'_> {
-    /// Notes that the transaction uses a page-addressed table, which is not allowed for a command.
+    /// Notes a use of a page-addressed table, which is not allowed for a command.
     #[inline]
     pub(crate) fn use_pages(&self) {
         if self.typed.is_command {
@@ -296,7 +293,7 @@ impl Tx<'_> {
         self.typed_overwrite_at(table, spot, key, value)
     }
 
-    /// Removes a row. Returns whether it was there.
+    /// Removes a row. Returns whether the row existed.
     ///
     /// # Errors
     /// [`Error::Undeclared`], which the closure must return; [`Error::LogFull`].
@@ -322,7 +319,7 @@ impl Tx<'_> {
         Ok(removed.is_some())
     }
 
-    /// Returns the rows of a home whose keys in the index `which` lie in a range.
+    /// Returns the rows of a home whose keys are in `range`. `which` names the index that has the keys.
     ///
     /// # Errors
     /// [`Error::Undeclared`], which the closure must return.
@@ -341,8 +338,7 @@ impl Tx<'_> {
         Ok(self.guards[at].1.rows(table.id, which, range.0, range.1))
     }
 
-    /// Calls `each` with every row of a table in a home, in no order. The table may be hashed or
-    /// ordered.
+    /// Calls `each` with every row of a table in a home, in no particular order. The table may be hashed or ordered.
     ///
     /// # Errors
     /// [`Error::Undeclared`], which the closure must return.
@@ -374,20 +370,21 @@ impl Tx<'_> {
         Ok(self.guards[at].1.len(table.id))
     }
 
-    /// Returns whether the caller has to note the effects of its changes of key-addressed tables.
+    /// Returns whether the caller must note the effects when it changes key-addressed tables.
     #[inline]
     #[must_use]
     pub fn wants_effects(&self) -> bool {
         self.typed.wants_effects
     }
 
-    /// Returns which form the effect of a changed row must have.
+    /// Returns the form that the effect of a changed row must have.
     #[must_use]
     pub fn value_form(&self) -> ValueForm {
         self.typed.form
     }
 
-    /// Notes a change of a row of a key-addressed table, or of the table itself. Call this in the order of the changes.
+    /// Notes that a row of a key-addressed table, or the table itself, was changed. The calls must be in the order of
+    /// the changes.
     pub fn note_effect(&mut self, home: RowHome, table: TableId, key: &[u8], op: &Op<'_>) {
         debug_assert!(self.typed.wants_effects, "effects are noted when asked for");
         self.typed.note(home, table, key, op);
@@ -416,8 +413,7 @@ impl Tx<'_> {
         self.typed.note(RowHome::All, table, &[], op);
     }
 
-    /// Returns a hash of the effects noted so far. Equal changes in the same order give the same
-    /// hash.
+    /// Returns a hash of the effects noted so far. Equal changes in equal order give equal hashes.
     #[must_use]
     pub fn effects_hash(&mut self) -> u64 {
         self.typed.effects_hash()
@@ -437,11 +433,11 @@ impl Tx<'_> {
         Ok(self.guards[at].1.pseq() + 1)
     }
 
-    /// Returns an id for a new row of a keyless table. The id is never used again in the same home.
+    /// Returns an id for a new row of a keyless table. The id is never used again in this home.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure must return; [`Error::Usage`] if the transaction inserts more than
-    /// 65,536 such rows in one partition.
+    /// [`Error::Undeclared`], which the closure must return; [`Error::Usage`] after 65,536 new ids of one transaction
+    /// in one partition.
     pub fn next_row_id(&mut self, home: PartitionId) -> Result<u64> {
         let sequence = self.sequence(home)?;
         let found = self.typed.row_ids.iter_mut().find(|(id, _)| *id == home);

@@ -27,7 +27,7 @@ impl Tx<'_> {
     }
 
     /// Attaches an empty table in every partition. This is not logged, and an abort does not undo
-    /// it. Needs every partition.
+    /// it. Every partition must be latched.
     ///
     /// # Errors
     /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.
@@ -42,7 +42,7 @@ impl Tx<'_> {
     }
 
     /// Detaches tables in every partition. An abort does not undo this, so it must be the last verb of a transaction.
-    /// Needs every partition. The caller must drop the result only after the latches are released.
+    /// Every partition must be latched. The caller must drop the result only after the latches are released.
     ///
     /// # Errors
     /// [`Error::Undeclared`](perdura_base::Error::Undeclared), before anything has changed.
@@ -78,8 +78,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Writes a row of the catalog, even at the memory limit. The catalog is small, and a flush,
-    /// which needs this, frees memory.
+    /// Writes a row of the catalog, even at the memory limit. The catalog is small, and a flush, which frees memory,
+    /// must write it.
     ///
     /// # Errors
     /// As [`put`](Tx::put), except [`Error::OutOfMemory`](perdura_base::Error::OutOfMemory).
@@ -92,8 +92,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Frees at most `max_pages` pages of a partition whose tables no longer exist. Returns the number of freed pages;
-    /// 0 if the partition has no such page.
+    /// Frees, in one partition, at most `max_pages` pages of tables that no longer exist. Returns the number of freed
+    /// pages; 0 if the partition has no page of a dropped table.
     ///
     /// # Errors
     /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.

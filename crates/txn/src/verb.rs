@@ -5,20 +5,20 @@
 //! a mark here, and the marks determine the outcome of the attempt.
 //!
 //! # Two kinds of panic
-//! If the closure panics outside a verb, pages and before-images are consistent. The transaction is undone like one
-//! that returns an error, and the panic continues in the caller. A panic inside a verb may have left a page half
-//! changed, so the log is stopped for good, and with it the database. A [`Verb`] is alive while a verb runs. If its
-//! destructor runs during a panic, the panic came from inside the verb.
+//! If the closure panics outside a verb, pages and before-images are consistent. The transaction is undone as after an
+//! error, and the panic continues in the caller. A panic inside a verb may have left a page half changed, so the log is
+//! stopped for good, and with it the database. A [`Verb`] is alive while a verb runs. If its destructor runs during a
+//! panic, the panic came from inside the verb.
 
 use std::cell::Cell;
 use std::thread::panicking;
 
 use perdura_base::{PartitionId, PartitionSet};
 
-/// The notes of one attempt.
+/// The marks of one attempt.
 #[derive(Default)]
 pub(crate) struct Marks {
-    /// Partitions that were touched without their latch.
+    /// Partitions touched without their latch.
     missing: Cell<PartitionSet>,
     /// True if a verb panicked.
     in_engine: Cell<bool>,
@@ -26,7 +26,7 @@ pub(crate) struct Marks {
     log_full: Cell<bool>,
     /// True if a write was refused and waiting for the log does not help.
     log_stuck: Cell<bool>,
-    /// The largest amount of room that was refused, bytes.
+    /// The largest number of bytes for which room was refused.
     refused: Cell<usize>,
 }
 
@@ -42,7 +42,7 @@ impl Marks {
         self.missing.get()
     }
 
-    /// Returns whether a panic came from inside a verb, so from the engine.
+    /// Returns whether a panic came from inside a verb. Such a panic is the engine's and not the caller's.
     pub(crate) fn panic_is_the_engines(&self) -> bool {
         self.in_engine.get()
     }
@@ -58,8 +58,8 @@ impl Marks {
         self.log_full.get()
     }
 
-    /// If writes were refused, and all of them only until the log catches up, returns the largest amount of room that
-    /// was refused, bytes.
+    /// Returns the largest number of bytes for which room was refused. `None`: no write was refused, or waiting for the
+    /// log does not help.
     pub(crate) fn awaits_log(&self) -> Option<usize> {
         let waits = self.log_full.get() && !self.log_stuck.get();
         waits.then(|| self.refused.get())
@@ -107,7 +107,7 @@ mod tests {
         resume_unwind(Box::new("a bug"));
     }
 
-    /// A value of the caller, such as a scope guard, whose destructor uses the transaction.
+    /// A value of the caller, such as a scope guard. Its destructor uses the transaction.
     struct OnDrop<'a>(&'a Marks);
 
     impl Drop for OnDrop<'_> {

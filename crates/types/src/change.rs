@@ -2,8 +2,8 @@
 //!
 //! [`Change::open`] reads the collection in its current form. The operations work on that form, and
 //! turn a packed collection into rows when it no longer fits. [`Change::finish`] writes the packed
-//! form back, or deletes the key if no element is left. However many elements a command changes in
-//! between, the key's row is written once.
+//! form back, or deletes the key if no element is left. The key's row is written only once, even if a
+//! command changes many elements.
 //!
 //! ```text
 //! absent ──put──► small ──put that does not fit──► rows
@@ -28,7 +28,7 @@ pub enum State {
     Rows(Home),
 }
 
-/// A collection that is being changed. [`finish`](Self::finish) must follow every change.
+/// A collection that is being changed. [`finish`](Self::finish) must be called after the last change.
 #[derive(Debug)]
 pub struct Change<'k> {
     table: TableId,
@@ -41,7 +41,7 @@ pub struct Change<'k> {
     edited: bool,
 }
 
-/// The presence of elements in a key after a change.
+/// The outcome of a change: elements are left in the key, or none are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a key that is gone is an event"]
 pub enum Left {
@@ -83,7 +83,7 @@ impl<'k> Change<'k> {
         })
     }
 
-    /// Begins with an empty collection, which replaces the key's value of any type.
+    /// Deletes the key's previous value of any type, and begins a change of an empty collection.
     ///
     /// # Errors
     /// An abort, which the caller must pass on.
@@ -105,7 +105,7 @@ impl<'k> Change<'k> {
         })
     }
 
-    /// Returns whether the key did not exist and no element has been put.
+    /// Returns whether the key does not exist and no element has been put.
     #[must_use]
     pub fn is_absent(&self) -> bool {
         matches!(self.state, State::Absent)
@@ -121,8 +121,8 @@ impl<'k> Change<'k> {
         self.packing
     }
 
-    /// Returns the packed form to be changed, empty if the key did not exist; `None` if the
-    /// collection is made of rows. [`note_edit`](Self::note_edit) must follow a change.
+    /// Returns the packed form, so that the caller can change it. The form is empty if the key does not exist. `None`:
+    /// the elements are rows. After a change the caller must call [`note_edit`](Self::note_edit).
     pub(crate) fn packed(&mut self) -> Option<&mut Editor> {
         if matches!(self.state, State::Absent) {
             self.state = State::Small(Editor::new(self.shape));
@@ -133,7 +133,7 @@ impl<'k> Change<'k> {
         }
     }
 
-    /// Removes every element at once. Elements that are put later get the key's present expiry.
+    /// Removes every element at once. If elements are put later, the key keeps its present expiry.
     ///
     /// # Errors
     /// An abort, which the caller must pass on.
@@ -156,8 +156,8 @@ impl<'k> Change<'k> {
         })
     }
 
-    /// Puts an element: a hash's field with its value, or a set's member, at its place in the set's
-    /// order. Returns whether the element is new.
+    /// Puts an element: a hash field with a value, a set member in the set's order, or a sorted set member with a
+    /// score. Returns whether the element is new.
     ///
     /// # Errors
     /// An abort, which the caller must pass on.
@@ -241,8 +241,8 @@ impl<'k> Change<'k> {
         Ok(home)
     }
 
-    /// Removes the element with a field or member. Returns whether the element existed. Lists have
-    /// neither, so it is not for lists.
+    /// Removes the element with a field or member name. Returns whether the element existed. Not for lists: items have
+    /// no names.
     ///
     /// # Errors
     /// An abort, which the caller must pass on.
@@ -285,8 +285,8 @@ impl<'k> Change<'k> {
         Ok(Left::Some)
     }
 
-    /// Returns the collection as it is stored in the transaction, without the changes to the packed
-    /// form that [`finish`](Self::finish) will write.
+    /// Returns the collection as the transaction has stored it so far. Changes of the packed form are missing until
+    /// [`finish`](Self::finish) writes them.
     ///
     /// # Errors
     /// As [`read`].
@@ -295,9 +295,8 @@ impl<'k> Change<'k> {
     }
 }
 
-/// Returns the offset at which a new member is put. A set of integers is sorted by size; in any
-/// other set the new member comes last. Also returns whether the new member and all others are
-/// integers.
+/// Returns the offset for a new member, and whether every member, including the new one, is an integer. A set of
+/// integers is sorted by value. In any other set the new member comes last.
 fn place_in_set(packed: &Packed<'_>, name: &[u8]) -> (usize, bool) {
     let end = packed.bytes().len();
     let Some(value) = crate::number::parse_i64(name) else {

@@ -1,18 +1,17 @@
-//! Decimal fractions as Redis adds them.
+//! Addition of decimal fractions, for `INCRBYFLOAT`.
 //!
-//! `INCRBYFLOAT` adds decimals, not binary fractions: 0.1 + 0.2 is 0.3. Redis adds 80-bit floats
-//! and prints 17 digits of the sum. Their rounding errors show in long sums and differ between
-//! machines. Here both operands are rounded to whole multiples of 10^-17 and added exactly. Numbers
-//! too large for that are added as 64-bit floats.
+//! `INCRBYFLOAT` adds decimals, not binary fractions: 0.1 + 0.2 is 0.3. Redis adds 80-bit floats and prints 17 digits
+//! of the sum. The rounding errors of these floats show in long sums and differ between machines. Here the two operands
+//! are rounded to whole multiples of 10^-17 and added exactly. Numbers that are too large are added as 64-bit floats.
 
 use std::borrow::Cow;
 
-/// The number of digits behind the point that a decimal keeps.
+/// The number of digits that are kept after the decimal point.
 const SCALE: u32 = 17;
-/// Scaled decimals stay below this, so that the sum of two fits.
+/// Scaled decimals are below this bound, so that the sum of two fits an `i128`.
 const SCALED_MAX: i128 = i128::MAX / 4;
 
-/// Why a float operation was refused.
+/// The reason why a float operation was refused.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FloatError {
     /// An operand is no number.
@@ -24,7 +23,7 @@ pub enum FloatError {
 /// Returns the sum of two decimals, in the form Redis stores: no exponent, no trailing zeros.
 ///
 /// # Errors
-/// If an operand or the sum is not a number.
+/// [`FloatError::Invalid`] if an operand is not a number; [`FloatError::Infinite`] if the sum is not finite.
 pub fn add_decimals(a: &[u8], b: &[u8]) -> Result<Vec<u8>, FloatError> {
     let (a, b) = (decimal(a), decimal(b));
     let (x, y) = (parse_float(&a)?, parse_float(&b)?);
@@ -38,7 +37,7 @@ pub fn add_decimals(a: &[u8], b: &[u8]) -> Result<Vec<u8>, FloatError> {
     Ok(trim_fraction(format!("{sum:.17}")).into_bytes())
 }
 
-/// Converts a hexadecimal number to decimal, as C reads it, and returns any other text as it is.
+/// Converts a hexadecimal number in C's notation to decimal. Returns any other text unchanged.
 fn decimal(text: &[u8]) -> Cow<'_, [u8]> {
     let hexadecimal = text.iter().any(|byte| matches!(byte, b'x' | b'X'));
     match hexadecimal.then(|| crate::score::parse(text)).flatten() {
@@ -63,7 +62,8 @@ fn parse_float(text: &[u8]) -> Result<f64, FloatError> {
     }
 }
 
-/// Returns the number as a multiple of 10^-17, rounded, if that fits.
+/// Rounds a number to a whole multiple of 10^-17, and returns the multiplier. `None`: the multiplier is too large, or
+/// the number is not written in digits.
 fn parse_scaled(text: &[u8]) -> Option<i128> {
     let text = std::str::from_utf8(text).ok()?;
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
@@ -81,7 +81,7 @@ fn parse_scaled(text: &[u8]) -> Option<i128> {
         value = append(value, digit)?;
     }
     for digit in fraction.bytes() {
-        // Digits this far behind the point do not affect the rounding.
+        // Digits this far after the point do not affect the rounding.
         if value < SCALED_MAX / 10 {
             value = append(value, digit)?;
             places += 1;

@@ -1,10 +1,9 @@
 //! Places on a map, as members of a sorted set.
 //!
-//! The score of a member is the number of the *cell* that contains its place. The map is halved 26
-//! times in either direction, and each halving gives one bit: which half contains the place. A
-//! float holds the whole number of these 52 bits exactly. Places that are near each other share the
-//! first bits, so all places of a larger cell are one range of scores. A search covers its area
-//! with at most nine such ranges and measures the distance of each place that it finds there.
+//! The score of a member is the number of the *cell* that contains its place. The map is halved 26 times in each
+//! direction. Each halving gives one bit: the half that contains the place. The 52 bits form an integer, which a float
+//! holds exactly. Neighbouring places share the first bits, so all places of a larger cell are one range of scores. A
+//! search covers the area with at most nine ranges of scores. It measures the distance of each place in these ranges.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -14,10 +13,9 @@
 //! | [`text`] | coordinates and distances in digits |
 //!
 //! # Source
-//! Scores, distances and the order of the results equal those of Redis 7.0, bit by bit. For that,
-//! the cells, the radius of the earth, the order of the neighbours and the partial sort (Bentley,
-//! McIlroy: "Engineering a Sort Function", 1993) are those of Redis. The sort decides the order of
-//! members at the same distance.
+//! Scores, distances and the order of results are equal to Redis 7.0's, bit by bit. For that, the cells, the earth's
+//! radius, the order of neighbours and the partial sort (Bentley, McIlroy: "Engineering a Sort Function", 1993) are
+//! taken from Redis. The sort decides the order of members at equal distance.
 
 pub mod area;
 pub mod cell;
@@ -34,11 +32,11 @@ use crate::open::{Entry, Source, Text};
 pub struct Found<'s> {
     /// The member.
     pub member: Text<'s>,
-    /// Its score.
+    /// The score of the member.
     pub score: f64,
-    /// The centre of its cell.
+    /// The centre of the member's cell.
     pub place: Place,
-    /// The distance of that place from the centre of the area, metres.
+    /// The distance of `place` from the centre of the area, metres.
     pub distance: f64,
 }
 
@@ -68,7 +66,7 @@ pub fn find<'s>(source: &'s Source<'_>, search: &Search, most: Option<u64>) -> V
     found
 }
 
-/// Returns the number of members whose distance [`find`] would measure; 0 for a small sorted set.
+/// Returns the number of distances that [`find`] would measure; 0 for a small sorted set.
 #[must_use]
 pub fn looked_at(source: &Source<'_>, search: &Search) -> u64 {
     let Source::Rows(rows) = source else {
@@ -104,7 +102,7 @@ fn collect<'s>(
                 distance,
             });
         }
-        // The limit counts the members in the order in which they are found, not by distance.
+        // The limit counts members in the order of the search, not by distance.
         if !found.is_empty() && found.len() >= most {
             break;
         }

@@ -16,7 +16,7 @@ pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<S
     read(tx, table, key, Shape::Hash)
 }
 
-/// Sets fields and returns the number of new ones.
+/// Sets fields and returns the number of new fields.
 ///
 /// # Errors
 /// As [`source`].

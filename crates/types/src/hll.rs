@@ -1,15 +1,16 @@
 //! Estimates of how many different elements were added: HyperLogLogs, as strings.
 //!
 //! An element's hash chooses one of 16,384 *registers*. The rest of the hash begins with a run of zeros, and the
-//! register keeps the longest run of all its elements. From the registers' values, the number of different elements
-//! is estimated within about 0.81 %, however large it is. A sketch is a plain string:
+//! register keeps the length of the longest run of all its elements. The registers' values give an estimate of the
+//! number of different elements, with an error of about 0.81 %, however large the number is. A sketch is a plain
+//! string:
 //!
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 4 | `HYLL` |
 //! | 4 | 1 | form: 0 dense, 1 sparse |
 //! | 5 | 3 | zero |
-//! | 8 | 8 | the estimate, little endian; the highest bit says that registers have changed since |
+//! | 8 | 8 | the estimate, little endian; its highest bit is set if the estimate is outdated |
 //! | 16 | | registers |
 //!
 //! | module | one idea |
@@ -20,9 +21,9 @@
 //! | `estimate` | from registers to a count |
 //!
 //! # Source
-//! The strings are those of Redis 7.0, byte by byte, and change from sparse to dense at the same moments. So sketches
-//! can be moved between the two servers. The estimator is from O. Ertl, "New cardinality estimation algorithms for
-//! HyperLogLog sketches" (arXiv:1702.01284).
+//! The strings equal Redis 7.0's strings, byte by byte. A sparse sketch becomes dense at the same element as in Redis.
+//! Therefore sketches can be moved between the two servers. The estimator is from O. Ertl, "New cardinality estimation
+//! algorithms for HyperLogLog sketches" (arXiv:1702.01284).
 
 mod dense;
 mod estimate;
@@ -38,7 +39,7 @@ pub const REGISTERS: usize = 1 << 14;
 /// Bytes before the registers.
 const HEAD_BYTES: usize = 16;
 const MAGIC: &[u8; 4] = b"HYLL";
-/// The offset of a byte, and the bit in it that is set if registers have changed since the stored estimate.
+/// The offset of a byte in a sketch, and a bit of that byte. The bit is set if the stored estimate is outdated.
 const STALE: (usize, u8) = (15, 0x80);
 
 /// The form of the registers.
@@ -46,7 +47,7 @@ const STALE: (usize, u8) = (15, 0x80);
 pub enum Form {
     /// Six bits for each register.
     Dense,
-    /// Runs of registers with the same value.
+    /// Runs of registers with equal values.
     Sparse,
 }
 
@@ -55,14 +56,14 @@ pub enum Form {
 #[error("the sketch does not have {REGISTERS} registers")]
 pub struct Damaged;
 
-/// The bytes of a sketch that changed when a register was raised.
+/// The bytes that changed in a sketch when a register was raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Raised {
     /// No byte has changed: the register already had this value or a greater one.
     Not,
-    /// The [`GROUP_BYTES`] bytes at this offset of a dense sketch.
+    /// Only the [`GROUP_BYTES`] bytes at this offset may have changed. The sketch is dense.
     At(usize),
-    /// Any bytes of the string.
+    /// Any bytes of the string may have changed.
     All,
 }
 
@@ -98,7 +99,8 @@ pub fn add(bytes: &mut Cow<'_, [u8]>, element: &[u8], sparse_max: u64) -> Result
     raise(bytes, register, run, sparse_max)
 }
 
-/// Raises a register to `run`, unless its value is already as great. A sparse sketch becomes dense as in [`add`].
+/// Raises a register to `value`. A register that already has this value or a greater one stays as it is. A sparse
+/// sketch becomes dense as in [`add`].
 ///
 /// # Errors
 /// As [`add`].
@@ -159,7 +161,7 @@ pub fn known(bytes: &[u8]) -> Option<u64> {
     (bytes[at] & bit == 0).then(|| u64::from_le_bytes(*estimate))
 }
 
-/// Returns the offset in a sketch at which to store an estimate, and the bytes to write there.
+/// Returns the offset of the stored estimate in a sketch, and the bytes that store `estimate` there.
 #[must_use]
 pub fn remembered(estimate: u64) -> (usize, [u8; 8]) {
     (8, estimate.to_le_bytes())
@@ -178,7 +180,7 @@ pub fn count(bytes: &[u8]) -> Result<u64, Damaged> {
     Ok(estimate::count(&histogram))
 }
 
-/// The union of several sketches: each register has its greatest value in any of them.
+/// The union of several sketches: each register has the greatest of its values in these sketches.
 #[derive(Debug, Clone)]
 pub struct Union(Box<[u8; REGISTERS]>);
 
@@ -209,7 +211,7 @@ impl Union {
         }
     }
 
-    /// Returns the number and the value of each register that is not empty.
+    /// Returns the index and the value of each register that is not empty.
     pub fn values(&self) -> impl Iterator<Item = (usize, u8)> + '_ {
         let values = self.0.iter().copied().enumerate();
         values.filter(|(_, value)| *value > 0)
@@ -245,7 +247,7 @@ pub enum Wrong {
     /// The sketch became dense although it has few elements.
     #[error("sparse encoding not used")]
     NotSparse,
-    /// The sparse and the dense sketch of the same elements have different counts.
+    /// The sparse and the dense sketch of equal elements have different counts.
     #[error("dense/sparse disagree")]
     Disagree,
     /// A count differs too much from the number of elements.
@@ -286,7 +288,7 @@ pub fn self_test(seed: u64, sparse_max: u64) -> Result<(), Wrong> {
         if count(&sparse) != Ok(counted) {
             return Err(Wrong::Disagree);
         }
-        // Six times the standard error of 1.04 / 128. Two of ten elements may share a register, so an error of 1 is
+        // Six times the standard error of 1.04 / 128. With ten elements, two may share a register, so an error of 1 is
         // allowed there.
         let most = if n == 10 { 1 } else { n * 6 * 104 / 12_800 + 1 };
         if counted.abs_diff(n) > most {

@@ -43,10 +43,10 @@ pub use whole::{Part, copy, encoding, type_name, visit};
 
 use perdura_base::Error;
 
-/// Why an operation on a key failed. A failed operation has written nothing.
+/// The reason why an operation on a key failed. A failed operation has written nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// The key holds a value of another type.
+    /// The key holds a value of a different type.
     #[error("the key holds a value of another type")]
     WrongType,
     /// The transaction cannot continue, or must run again. Callers pass this on.

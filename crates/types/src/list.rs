@@ -1,7 +1,7 @@
-//! Lists: items in the order in which commands have put them.
+//! Lists: items in an order that commands decide.
 //!
-//! Access to both ends and to any index costs the same whether the list is packed or made of rows.
-//! Work on an item in the middle (LINSERT, LREM) costs as much as its distance from the nearer end.
+//! The cost of access to an end or an index does not depend on the form of the list (packed or rows). Work on an item
+//! in the middle (LINSERT, LREM) takes time in proportion to the item's distance from the nearer end.
 
 use perdura_base::TableId;
 use perdura_base::num::{to_u64, to_usize};
@@ -14,7 +14,7 @@ use crate::{Fault, Texts};
 
 /// The offset of the first item of a packed list.
 const FIRST: usize = 1;
-/// The number of items that are handed to the transaction at a time.
+/// At most this many items are passed to the transaction in one call.
 const PUSH_STEP: usize = 256;
 
 /// Opens the list of a key to read it.
@@ -25,8 +25,8 @@ pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<S
     read(tx, table, key, Shape::List)
 }
 
-/// Converts an index of a command, where -1 is the last item, to an index from the front. The
-/// result may lie behind the last item. `None`: the index is before the first item.
+/// Converts an index of a command, where -1 is the last item, to an index from the front. The result may be after the
+/// last item. `None`: the index is before the first item.
 #[must_use]
 pub fn from_front(index: i64, len: u64) -> Option<u64> {
     if index < 0 {
@@ -36,8 +36,8 @@ pub fn from_front(index: i64, len: u64) -> Option<u64> {
     }
 }
 
-/// Converts two indices of a command, both included, to a range from the front, whose end is
-/// excluded. The range may be empty.
+/// Converts two indices of a command to a range from the front. In the command the last index is included; in the range
+/// the end is excluded. The range may be empty.
 #[must_use]
 pub fn stretch(from: i64, to: i64, len: u64) -> (u64, u64) {
     let from = from_front(from, len).unwrap_or(0);
@@ -58,8 +58,7 @@ pub fn at<'s>(source: &'s Source<'_>, index: u64) -> Option<Text<'s>> {
     }
 }
 
-/// Returns the items from the index `from` to before `to`. The iterator can be read from either
-/// end.
+/// Returns the items with the indices `from..to`. The iterator can be read from the front and from the back.
 #[must_use]
 pub fn items<'s>(
     source: &'s Source<'_>,
@@ -69,9 +68,9 @@ pub fn items<'s>(
     Box::new(source.ranks(from, to).map(|entry| entry.item()))
 }
 
-/// Returns the indices of the items that equal `item`, for LPOS: from the `rank`-th match on, or
-/// backward from the `-rank`-th match from the end if the rank is negative. It returns at most
-/// `max` matches (0: all) and reads at most `looked` items (0: all). The rank is not 0.
+/// Returns the indices of the items that equal `item`, for LPOS. Begins with the `rank`-th match; with a negative rank,
+/// begins with the `-rank`-th match from the end and goes backward. Returns at most `max` matches (0: all) and reads at
+/// most `looked` items (0: all). The rank is not 0.
 #[must_use]
 pub fn positions(source: &Source<'_>, item: &[u8], rank: i64, max: u64, looked: u64) -> Vec<u64> {
     debug_assert_ne!(rank, 0, "matches are counted from one");
@@ -105,7 +104,7 @@ pub fn positions(source: &Source<'_>, item: &[u8], rank: i64, max: u64, looked: 
     found
 }
 
-/// Puts items at an end of a list that is being changed, one after the other.
+/// Puts items at an end of the list in `change`, one by one.
 ///
 /// # Errors
 /// An abort, which the caller must pass on.
@@ -154,7 +153,7 @@ fn push_packed(change: &mut Change<'_>, end: End, item: &[u8]) -> bool {
     fits
 }
 
-/// Takes up to `max` items off an end of a list that is being changed, one after the other.
+/// Takes up to `max` items off an end of the list in `change`, one by one.
 fn pop_all(change: &mut Change<'_>, tx: &mut Tx<'_>, end: End, max: u64) -> Result<Texts, Fault> {
     let mut popped = Texts::default();
     match &mut change.state {
@@ -198,7 +197,7 @@ fn pop_all(change: &mut Change<'_>, tx: &mut Tx<'_>, end: End, max: u64) -> Resu
     Ok(popped)
 }
 
-/// Removes items from an end of a list that is made of rows.
+/// Removes items from an end of a list of rows.
 fn drop_rows(change: &mut Change<'_>, tx: &mut Tx<'_>, end: End, count: u64) -> Result<(), Fault> {
     let State::Rows(home) = change.state else {
         return Ok(());
@@ -212,8 +211,8 @@ fn drop_rows(change: &mut Change<'_>, tx: &mut Tx<'_>, end: End, count: u64) -> 
     Ok(tx.list_pop(change.table(), home, end, to_usize(count))?)
 }
 
-/// Pushes items at one end, one after the other, and returns the new length of the list. Returns 0
-/// if the list does not exist and the caller does not want it made.
+/// Pushes items at one end, one by one, and returns the list's new length. Returns 0 if the list does not exist and
+/// `only_existing` is true.
 ///
 /// # Errors
 /// As [`source`].
@@ -235,7 +234,7 @@ pub fn push<'i>(
     Ok(len)
 }
 
-/// Takes up to `max` items off an end; `None` if there is no list.
+/// Takes up to `max` items off an end. Returns these items, and whether items are left; `None` if there is no list.
 ///
 /// # Errors
 /// As [`source`].
@@ -254,11 +253,11 @@ pub fn pop(
     Ok(Some((items, change.finish(tx)?)))
 }
 
-/// Moves an item from an end of a list to an end of another list, or of the same list. Returns the
-/// item, and whether the first list still has items. `None`: the first list does not exist.
+/// Moves an item from an end of the list `from` to an end of the list `to`. The two may be one list. Returns the item,
+/// and whether `from` still has items. `None`: `from` does not exist.
 ///
 /// # Errors
-/// As [`source`], for both.
+/// As [`source`], for each key.
 pub fn shift(
     tx: &mut Tx<'_>,
     table: TableId,
@@ -284,8 +283,8 @@ pub fn shift(
     Ok(Some((popped.get(0).to_vec(), left)))
 }
 
-/// Replaces the item at an index of a command. Returns `None` if the list does not exist, and
-/// `Some(false)` if it has no such index.
+/// Replaces the item at an index; -1 is the last item. Returns `None` if the list does not exist, and `Some(false)` if
+/// the list has no item at this index.
 ///
 /// # Errors
 /// As [`source`].
@@ -321,8 +320,8 @@ pub fn set(
     Ok(Some(true))
 }
 
-/// Puts an item before or behind the first item that equals `pivot`. Returns the new length of the
-/// list. `None`: the list does not exist. `Some(None)`: no item equals `pivot`.
+/// Puts an item before or after the first item that equals `pivot`. Returns the new length of the list. `None`: the
+/// list does not exist. `Some(None)`: no item equals `pivot`.
 ///
 /// # Errors
 /// As [`source`].
@@ -362,8 +361,8 @@ pub fn insert(
     Ok(Some(Some(len)))
 }
 
-/// Keeps the items between two indices of a command, both included, and removes all others. `None`:
-/// the list does not exist.
+/// Keeps the items from index `from` to index `to`, inclusive, and removes all other items. The indices are those of a
+/// command: -1 is the last item. `None`: the list does not exist.
 ///
 /// # Errors
 /// As [`source`].
@@ -383,8 +382,8 @@ pub fn trim(
     if (from, to) == (0, len) {
         return change.finish(tx).map(Some);
     }
-    // If few items are kept, writing them to a new list is cheaper than removing all others. It
-    // needs a transaction that may grow.
+    // If few items are kept, writing them to a new list is cheaper than removing all others. Writing needs memory, so
+    // this is not done at the memory limit.
     if tx.may_grow() && to - from <= (len - (to - from)) / 4 {
         let mut kept = Texts::default();
         if let Some(list) = change.stored(tx)? {
@@ -403,8 +402,8 @@ pub fn trim(
     change.finish(tx).map(Some)
 }
 
-/// Removes items that equal `item`: the first `count`, the last `-count` if `count` is negative, or
-/// all if it is 0. Returns the number of removed items.
+/// Removes items that equal `item`: the first `count`, the last `-count` for a negative `count`, or all for 0. Returns
+/// the number of removed items, and whether any item is left.
 ///
 /// # Errors
 /// As [`source`].

@@ -1,7 +1,7 @@
 //! Integers as Redis reads and writes them.
 
-/// Reads an integer in the one form that is written: no sign but `-`, no leading zeros, no spaces.
-/// `None` for any other text.
+/// Reads an integer in the only form that Redis writes: no sign but `-`, no leading zeros, no spaces. `None` for any
+/// other text.
 #[must_use]
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -29,8 +29,7 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// Reads an unsigned integer as C does: digits, perhaps with leading zeros, perhaps behind blanks
-/// and a `+`.
+/// Reads an unsigned integer as C does: digits, perhaps with leading zeros, perhaps after blanks and a `+`.
 #[must_use]
 pub fn parse_u64(text: &[u8]) -> Option<u64> {
     let digit = |value: u64, byte: &u8| {
@@ -60,8 +59,8 @@ pub fn push_i64(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&digits[from..]);
 }
 
-/// Writes an integer in decimal at the end of an array that has room for any, and returns the index
-/// of its first digit.
+/// Writes an integer in decimal at the end of `digits`, which is long enough for any `i64`. Returns the index of the
+/// first byte of the text.
 pub(crate) fn push_digits(digits: &mut [u8; 20], value: i64) -> usize {
     let mut at = unsigned_digits(digits, value.unsigned_abs());
     if value < 0 {

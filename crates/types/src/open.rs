@@ -1,8 +1,8 @@
-//! Finds the collection of a key for reading. The key may not exist, or have a packed collection or
-//! one made of rows.
+//! Finds the collection of a key for reading. The key may be absent, have a packed collection, or have a collection
+//! made of rows.
 //!
-//! [`Source`] reads both forms, so commands need not distinguish them. Only the order in which a
-//! hash or a set returns its elements may differ.
+//! [`Source`] reads packed collections and rows alike, so a command need not know the form. Only the order of the
+//! elements in a hash or a set may differ.
 
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
@@ -19,7 +19,7 @@ use perdura_txn::Elements;
 /// The contents of a key's row.
 #[derive(Debug)]
 pub enum View<'a> {
-    /// All elements.
+    /// All elements, packed.
     Small(Packed<'a>),
     /// The home of the elements' rows.
     Rows(Home),
@@ -70,7 +70,7 @@ pub fn read<'a>(
     }
 }
 
-/// Opens the collection of a key whose row has been read.
+/// Opens the collection of a key after the key's row was read.
 ///
 /// # Errors
 /// As [`read`].
@@ -104,13 +104,13 @@ impl Source<'_> {
         }
     }
 
-    /// Returns whether it has no elements. No command leaves an empty collection behind.
+    /// Returns whether the collection has no elements. No command leaves an empty collection.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the element with this field or member. Lists have neither.
+    /// Returns the element with this field or member. Lists have no fields or members.
     #[must_use]
     pub fn find(&self, key: &[u8]) -> Option<Entry<'_>> {
         match self {
@@ -119,9 +119,8 @@ impl Source<'_> {
         }
     }
 
-    /// Returns all elements. Lists and sorted sets return them in their order. A small set of
-    /// integers returns them by size. A small hash or another small set returns them in the order
-    /// in which they were added.
+    /// Returns all elements. Lists and sorted sets return elements in order. A small set of integers returns elements
+    /// by size. A small hash, or a small set with other members, returns elements in the order of insertion.
     #[must_use]
     pub fn iter(&self) -> Box<dyn Iterator<Item = Entry<'_>> + '_> {
         match self {
@@ -130,8 +129,8 @@ impl Source<'_> {
         }
     }
 
-    /// Returns the elements of a list or a sorted set from the rank `from` to before `to`. The
-    /// iterator can be read from either end.
+    /// Returns the elements of a list or a sorted set that have the ranks `from..to`. The iterator can be read from the
+    /// front and from the back.
     #[must_use]
     pub fn ranks(&self, from: u64, to: u64) -> Box<dyn DoubleEndedIterator<Item = Entry<'_>> + '_> {
         match self {

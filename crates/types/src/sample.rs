@@ -1,19 +1,19 @@
 //! Random elements of a collection, each at most once.
 //!
-//! A few of many elements are drawn one by one, and repeated ones are dropped. To draw a large
-//! share, all elements are listed, and the list is shuffled as far as needed.
+//! If a small share of the elements is wanted, elements are drawn one by one. Repeated draws of an element are ignored.
+//! For a larger share, all elements are listed. Then the wanted number of elements is shuffled to the list's front.
 
 use std::collections::HashSet;
 
 use crate::open::{Entry, Source};
 
-/// Elements of a collection of rows are drawn one by one if it has more than this many times as
-/// many. Otherwise all elements are listed first.
+/// A limit for choosing the method. If a collection of rows has more than this many elements for each wanted element,
+/// elements are drawn one by one. Otherwise all elements are listed first.
 const DRAWN_OF_MIN: u64 = 3;
 
 impl Source<'_> {
-    /// Returns `count` random elements in no order, or all elements if there are fewer. `random(n)`
-    /// must return a random number below `n`.
+    /// Returns `count` random elements in no particular order, or all elements if there are fewer. `random(n)` must
+    /// return a random number below `n`.
     pub fn sample(&self, count: u64, mut random: impl FnMut(u64) -> u64) -> Vec<Entry<'_>> {
         let len = self.len();
         let drawn = match self {

@@ -1,8 +1,8 @@
 //! Scores as text, in the forms that Redis reads and writes.
 //!
-//! A score is written with 17 significant digits, as C's `%.17g` does. So reading it returns the
-//! same bits, and 0.1 is written as 0.10000000000000001. A score is read as C's `strtod` reads it:
-//! decimal or hexadecimal, `inf` and `infinity` in any case.
+//! A score is written with 17 significant digits, as C's `%.17g` does. So reading the text returns the exact score, and
+//! 0.1 is written as 0.10000000000000001. A score is read as C's `strtod` reads it: decimal or hexadecimal, or `inf` or
+//! `infinity` in upper or lower case.
 
 /// The number of significant digits of a score.
 const DIGITS: i32 = 17;
@@ -51,7 +51,7 @@ fn read(text: &[u8]) -> Option<f64> {
     text.parse().ok()
 }
 
-/// Reads a hexadecimal float behind its `0x`.
+/// Reads the part of a hexadecimal float that follows `0x`.
 fn hexadecimal(text: &str) -> Option<f64> {
     let (mantissa, exponent) = match text.split_once(['p', 'P']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
@@ -92,7 +92,7 @@ pub fn push(out: &mut Vec<u8>, score: f64) {
         crate::number::push_i64(out, score as i64);
         return;
     }
-    // The form is d.dddddddddddddddde±x. Both forms of `%g` are made from it.
+    // `text` has the form d.dddddddddddddddde±x. Its parts give the two forms of `%g`.
     let text = format!("{score:.16e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);

@@ -19,7 +19,7 @@ pub fn source<'a>(tx: &'a Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<S
     read(tx, table, key, Shape::Set)
 }
 
-/// Adds members and returns the number of new ones.
+/// Adds members and returns the number of new members.
 ///
 /// # Errors
 /// As [`source`].
@@ -53,8 +53,8 @@ pub fn remove<'m>(
     crate::change::remove_all(tx, table, key, Shape::Set, members)
 }
 
-/// Replaces the key's value of any type by a new set. Without members, it deletes the key. Returns
-/// whether the key existed.
+/// Replaces a key's value, whatever its type, by a new set. Deletes the key if there are no members. Returns whether
+/// the key existed.
 ///
 /// # Errors
 /// An abort, which the caller must pass on.
@@ -75,12 +75,12 @@ pub fn store<'m>(
     Ok(was_there)
 }
 
-/// The members that a join of several sets has. A set that does not exist counts as empty.
+/// The rule that selects the members of a join of several sets. A set that does not exist counts as empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Join {
     /// Members that all sets have.
     Intersection,
-    /// Members that any of the sets has.
+    /// Members that at least one set has.
     Union,
     /// Members of the first set that no other set has.
     Difference,

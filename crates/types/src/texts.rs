@@ -1,9 +1,9 @@
 //! Many texts in one piece of memory.
 //!
-//! A command may collect a million elements before it writes or sorts them. With an allocation for
-//! each, freeing them would cost more than sorting them.
+//! A command may collect a million elements before it writes or sorts them. With one allocation per element, freeing
+//! would cost more than sorting.
 
-/// A list of texts whose bytes lie one behind the other.
+/// A list of texts in one buffer, without gaps.
 #[derive(Debug, Clone, Default)]
 pub struct Texts {
     bytes: Vec<u8>,
@@ -34,7 +34,7 @@ impl Texts {
         self.ends.len()
     }
 
-    /// Returns whether it holds no text.
+    /// Returns whether the list has no text.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()

@@ -1,4 +1,4 @@
-//! Operations on a key of any type: the name of its type, its encoding, and its whole value.
+//! Operations on a key of any type: type name, encoding, and whole value.
 
 use perdura_base::TableId;
 use perdura_txn::{Kind, RowRef, Shape, Tx};
@@ -21,7 +21,7 @@ pub fn type_name(row: &RowRef<'_>) -> &'static str {
 }
 
 /// Returns the encoding that Redis would use for the value of a key, in the words of OBJECT ENCODING. A collection
-/// counts as small if it is packed here.
+/// counts as small if Perdura has it packed.
 #[must_use]
 pub fn encoding(row: &RowRef<'_>) -> &'static str {
     const EMBEDDED_BYTES_MAX: usize = 44;
@@ -52,7 +52,7 @@ pub fn encoding(row: &RowRef<'_>) -> &'static str {
 pub enum Part<'a> {
     /// A whole string.
     String(&'a [u8]),
-    /// The start of a collection: its shape, and the number of parts that follow.
+    /// The start of a collection: the shape, and the number of parts to follow.
     Head(Shape, u64),
     /// A field of a hash and its value.
     Field(&'a [u8], &'a [u8]),
@@ -66,8 +66,8 @@ pub enum Part<'a> {
     Row(&'a [u8], &'a [u8]),
 }
 
-/// Passes the whole value of a key to `f`, part by part. Returns the expiry of the key, milliseconds since 1970, if
-/// it has one. `None`: the key does not exist.
+/// Passes the whole value of a key to `f`, part by part. Returns the key's expiry in milliseconds since 1970;
+/// `Some(None)` if the key does not expire; `None` if the key does not exist.
 ///
 /// # Errors
 /// An error of `f`; an abort, which the caller must pass on.
@@ -98,7 +98,7 @@ pub fn visit(
     Ok(Some(row.expiry_ms()))
 }
 
-/// Copies a key's value and expiry to another key, in the same table or another, and replaces the value there.
+/// Copies a key's value and expiry to a second key, perhaps in a different table, and replaces the second key's value.
 /// Returns false if the first key does not exist. A key copied onto itself is not changed.
 ///
 /// # Errors

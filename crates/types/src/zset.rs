@@ -1,8 +1,7 @@
 //! Sorted sets: members with scores, in the order of (score, member).
 //!
-//! A range of scores or of members is first converted to a range of ranks. Both forms then read the
-//! members of that range, from either end. A packed sorted set is kept in its order, so a rank is
-//! an index.
+//! A range of scores or members is first converted to a range of ranks. Then the members with these ranks are read,
+//! from the front or from the back. A packed sorted set is kept in order, so a rank is an index in it.
 
 mod add;
 mod combine;
@@ -64,8 +63,8 @@ pub fn rank(source: &Source<'_>, member: &[u8]) -> Option<u64> {
     }
 }
 
-/// Returns the members and their scores from the rank `from` to before `to`. The iterator can be
-/// read from either end.
+/// Returns the members with the ranks `from..to`, and their scores. The iterator can be read from the front and from
+/// the back.
 #[must_use]
 pub fn members<'s>(
     source: &'s Source<'_>,
@@ -90,8 +89,8 @@ pub fn remove<'m>(
     crate::change::remove_all(tx, table, key, Shape::Zset, members)
 }
 
-/// Removes the members from the rank `from` to before `to`. Returns the number of removed members,
-/// and whether any is left.
+/// Removes the members with the ranks `from..to`. Returns the number of removed members, and whether any member is
+/// left.
 ///
 /// # Errors
 /// As [`source`].
@@ -114,7 +113,7 @@ pub fn remove_ranks(
     Ok((to - from, change.finish(tx)?))
 }
 
-/// Removes the members of a range of ranks and returns them in their order.
+/// Removes the members in a range of ranks, and returns the members in order.
 fn take_ranks(
     change: &mut Change<'_>,
     tx: &mut Tx<'_>,
@@ -136,8 +135,8 @@ fn take_ranks(
 /// Members with their scores.
 pub type Members = Vec<(Vec<u8>, f64)>;
 
-/// Removes up to `max` members from an end and returns them, the outermost first. `None`: the
-/// sorted set does not exist.
+/// Removes up to `max` members, from the front or from the back. Returns them, the outermost first, and whether any
+/// member is left. Returns `None` if the sorted set does not exist.
 ///
 /// # Errors
 /// As [`source`].
@@ -165,7 +164,7 @@ pub fn pop(
     Ok(Some((taken, change.finish(tx)?)))
 }
 
-/// Adds a member with a score, or changes its score if the set has it.
+/// Adds a member with a score, or changes the member's score if the set has the member.
 fn put(change: &mut Change<'_>, tx: &mut Tx<'_>, member: &[u8], score: f64) -> Result<(), Fault> {
     debug_assert!(!score.is_nan(), "a score is a number");
     let packing = change.packing();

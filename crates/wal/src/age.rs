@@ -1,7 +1,8 @@
-//! The time since the oldest frame that is not yet durable was appended.
+//! The time since the append of the oldest frame that is not durable yet.
 //!
-//! The first frame of each epoch notes the time. The note is dropped when the epoch is durable on every rung. So the
-//! age is counted from the append, independently of the flusher, and costs one clock reading per epoch.
+//! The append of the first frame of each epoch records the time. A later append drops this time once the epoch is
+//! durable on every rung. The age is counted from the append, independently of the flusher. It costs one clock reading
+//! per epoch.
 
 use std::collections::VecDeque;
 
@@ -9,8 +10,8 @@ use perdura_base::Epoch;
 
 use crate::sync::Mutex;
 
-/// The times at which the epochs that are not durable began, ordered by epoch. There are many while the disk is behind
-/// a mirror.
+/// The begin times of the epochs that are not durable, in the order of the epochs. The list is long while the disk is
+/// slower than a mirror.
 pub(crate) struct Ages {
     begun: Mutex<VecDeque<(Epoch, u64)>>,
 }
@@ -22,7 +23,8 @@ impl Ages {
         }
     }
 
-    /// Notes the first frame of an epoch. Threads may note neighbouring epochs in any order.
+    /// Records the time of the first frame of an epoch. Threads may record neighbouring epochs in any order. Drops the
+    /// times of epochs up to `durable`.
     #[cold]
     pub fn note(&self, epoch: Epoch, now_ns: u64, durable: Epoch) {
         let mut begun = self.begun.lock();
@@ -38,7 +40,7 @@ impl Ages {
         begun.insert(at, (epoch, now_ns));
     }
 
-    /// Returns the time at which the oldest epoch above `durable` began; `None` if no epoch is above it.
+    /// Returns the begin time of the oldest epoch above `durable`; `None` if no epoch is above `durable`.
     pub fn oldest_ns(&self, durable: Epoch) -> Option<u64> {
         let begun = self.begun.lock();
         let oldest = begun.partition_point(|(epoch, _)| *epoch <= durable);

@@ -14,7 +14,7 @@ use crate::sync::Ordering;
 pub struct Appended {
     /// The commit epoch of the frame.
     pub epoch: Epoch,
-    /// The position of the block in which the frame begins.
+    /// The position of the frame's first block.
     pub pos: Pos,
 }
 
@@ -35,8 +35,8 @@ impl Wal {
     /// latches, because an append itself never waits and never fails.
     ///
     /// # Errors
-    /// [`Error::LogFull`] if the flusher is behind, the next segment is not ready or the disk is
-    /// full; [`Error::Stopped`] after a failure.
+    /// [`Error::LogFull`] if the flusher is late, the next segment is not ready or the disk is full; [`Error::Stopped`]
+    /// after a failure.
     pub fn admit(&self, stream: StreamId, bytes: usize) -> Result<()> {
         if self.has_failed.load(Ordering::Relaxed) != 0 {
             return self.check();
@@ -70,8 +70,8 @@ impl Wal {
         self.append_together(stream, [(kind, &[payload][..])], partitions, ckpt_epoch)
     }
 
-    /// Appends the frames of one transaction, each with its payload in parts. The frames are consecutive and in the
-    /// same epoch, so a restart has all of them or none. Returns the position of the first frame.
+    /// Appends the frames of one transaction, each with its payload in parts. The frames are consecutive and in one
+    /// epoch, so a restart keeps all of them or none. Returns the position of the first frame.
     pub fn append_together<const N: usize>(
         &self,
         stream: StreamId,
@@ -96,7 +96,8 @@ impl Wal {
         })
     }
 
-    /// Calls `append` with a stream and the current epoch. `append` returns the position of its first frame.
+    /// Calls `append` with a stream and the current epoch. `append` must return the position of the first frame that it
+    /// has appended.
     #[inline]
     pub(crate) fn append_at(
         &self,
@@ -131,9 +132,9 @@ impl Wal {
             .fetch_add(to_u64(framed), Ordering::Relaxed);
     }
 
-    /// Notes that a frame is appended in this epoch, so that the flusher will close the epoch.
+    /// Records that this epoch has a frame, so that the flusher will close the epoch.
     pub(crate) fn note_epoch(&self, epoch: Epoch) {
-        // In nearly all cases the first frame of the epoch has been noted before, and this read suffices.
+        // In nearly all cases an earlier frame has recorded the epoch, and this read suffices.
         if self.last_appended.load(Ordering::SeqCst) < epoch.0
             && self.last_appended.fetch_max(epoch.0, Ordering::SeqCst) < epoch.0
         {
@@ -142,8 +143,8 @@ impl Wal {
     }
 
     /// Marks the beginning of checkpoint `k` in every stream. Returns the positions of the marks and the lowest of
-    /// their commit epochs. A restart from image `k` reads the log from these positions, where all frames are of that
-    /// epoch or later. Each mark starts a block.
+    /// their commit epochs. A restart from image `k` reads the log from these positions on. No frame there has an epoch
+    /// below the returned one. Each mark starts a block.
     pub fn begin_checkpoint(&self, k: CkptEpoch) -> (Vec<Pos>, Epoch) {
         let mut at = Vec::new();
         let mut lowest = None;
@@ -159,7 +160,7 @@ impl Wal {
     }
 
     /// Marks the end of checkpoint `k` in every stream. Returns the positions of the marks and the highest of their
-    /// commit epochs. When that epoch is durable, so is every record that the image contains.
+    /// commit epochs. When that epoch is durable, every record in the image is durable too.
     pub fn end_checkpoint(&self, k: CkptEpoch) -> (Vec<Pos>, Epoch) {
         let mut at = Vec::new();
         let mut newest = Epoch(0);
@@ -198,7 +199,7 @@ impl Wal {
         (at, epoch)
     }
 
-    /// Appends the record of the restart with which this incarnation began. Returns the record's epoch.
+    /// Appends the record of the restart at the start of this incarnation. Returns the record's epoch.
     pub fn append_restart(&self, record: &RestartRecord) -> Epoch {
         let none = PartitionSet::empty();
         self.append(
@@ -211,8 +212,8 @@ impl Wal {
         .epoch
     }
 
-    /// Appends a beacon if no durable block names a durable epoch that covers the newest durable data. Returns whether
-    /// it appended a beacon.
+    /// Appends a beacon: an empty frame in a block that names the durable epoch. Does so only if all data is durable,
+    /// but no durable block proves this. Returns whether it appended a beacon.
     pub fn append_beacon(&self) -> bool {
         let data = self.last_data.load(Ordering::Relaxed);
         let due = data > self.evidenced.load(Ordering::Relaxed)

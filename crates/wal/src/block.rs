@@ -23,12 +23,12 @@ const FLAG_TREE: u8 = 16;
 const FLAGS: u8 = FLAG_LAST | FLAG_ORDERED | FLAG_ONLY | FLAG_OPERATIONS | FLAG_TREE;
 const BODY_CRC_AT: usize = 280;
 const HEADER_CRC_AT: usize = 284;
-/// Reserved bytes behind `streams`: an alignment gap, and space for more flags.
+/// Reserved bytes after `streams`: an alignment gap, and space for more flags.
 const GAP_BYTES: usize = 3 + 4;
-/// Reserved bytes behind `eosl`.
+/// Reserved bytes after `eosl`.
 const ROOM_BYTES: usize = 8;
 
-/// The kinds of frames in a block. With it, a pass over the log skips blocks that it does not need.
+/// The kinds of frames in a block. A pass over the log uses this set to skip the blocks that the pass does not need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Holds {
     /// True if the block has bytes of frames that the second pass of a restart replays in order.
@@ -42,7 +42,7 @@ pub struct Holds {
 }
 
 impl Holds {
-    /// Returns the kinds that a frame of this kind adds.
+    /// Returns the set for a block with a single frame of this kind.
     #[must_use]
     pub fn of(kind: FrameKind) -> Holds {
         let mut holds = Holds::default();
@@ -57,7 +57,7 @@ impl Holds {
         holds
     }
 
-    /// Adds the kinds of another frame or block.
+    /// Adds the kinds of another frame or block to the set.
     pub fn add(&mut self, more: Holds) {
         self.ordered |= more.ordered;
         self.operations |= more.operations;
@@ -109,7 +109,7 @@ pub struct BlockHeader {
     pub stream: StreamId,
     /// The first 8 bytes of the database's uuid.
     pub database: u64,
-    /// The life of the database in which the block was written.
+    /// The life of the database that wrote the block.
     pub incarnation: Incarnation,
     /// The block's position in its stream.
     pub pos: Pos,
@@ -119,13 +119,14 @@ pub struct BlockHeader {
     pub epoch: Epoch,
     /// The durable epoch when the block was written.
     pub durable: Epoch,
-    /// The wall clock when the block was written, microseconds since 1970.
+    /// The wall-clock time at which the block was written, in microseconds since 1970.
     pub wall_us: u64,
     /// The highest checkpoint epoch among the tags of the block's records.
     pub ckpt_epoch: CkptEpoch,
-    /// The length of the frames in the body, bytes.
+    /// The length of the frames in the body, in bytes.
     pub body_len: u32,
-    /// The offset in the body of the first frame that starts in this block; `body_len` if none does.
+    /// The offset of the first frame that starts in this block, from the body's start; `body_len` if no frame starts
+    /// here.
     pub first_frame: u32,
     /// The number of streams of the database.
     pub streams: u8,
@@ -133,16 +134,14 @@ pub struct BlockHeader {
     pub partitions: PartitionSet,
     /// The kinds of frames in the block.
     pub holds: Holds,
-    /// For the last block of its epoch in this stream: the position at which the epoch ends in each stream. Otherwise
-    /// `None`.
+    /// For the last block of its epoch in this stream: the epoch's end position in each stream. Otherwise `None`.
     pub ends: Option<Vec<Pos>>,
-    /// The highest number that had been assigned to an operation when the block was sealed.
+    /// The highest number assigned to an operation before the block was sealed.
     pub gsn: Gsn,
-    /// The epoch up to which transactions were durable on the mirror when the block was sealed; 0 in a log without a
-    /// mirror.
+    /// The highest epoch that was durable on the mirror when the block was sealed; 0 in a log without a mirror.
     pub acked: Epoch,
-    /// For the last block of its epoch: every operation with a number up to this one is of this epoch or an older one.
-    /// Otherwise 0.
+    /// The number of an operation. All operations up to this number belong to the block's epoch or to earlier epochs.
+    /// The field is 0 in all blocks except the last block of an epoch.
     pub eosl: Gsn,
 }
 
@@ -153,7 +152,7 @@ impl BlockHeader {
         block_len(to_usize(u64::from(self.body_len)))
     }
 
-    /// Returns the position at which the block ends.
+    /// Returns the end position of the block.
     #[must_use]
     pub fn end(&self) -> Pos {
         Pos(self.pos.0 + self.block_len())
@@ -166,8 +165,8 @@ pub fn block_len(body_len: usize) -> u64 {
     round_up(to_u64(HEADER_BYTES + body_len), to_u64(SECTOR_BYTES))
 }
 
-/// Completes a block in place: writes its header. `bytes` is the whole block, whose body is already filled and padded
-/// with zeros.
+/// Completes a block in place: writes its header. `bytes` is the whole block, with the body filled and padded with
+/// zeros.
 pub(crate) fn seal(header: &BlockHeader, bytes: &mut [u8]) {
     assert_eq!(
         to_u64(bytes.len()),
@@ -237,8 +236,8 @@ pub(crate) fn decode_header(bytes: &[u8]) -> Option<(BlockHeader, u32)> {
         .then_some((parsed.header, parsed.body_crc))
 }
 
-/// Decodes the header of a block that a newer build wrote: a reserved bit is set. Returns `None` if these bytes are not
-/// a whole header, or if [`decode_header`] understands them.
+/// Decodes the header of a block that a newer build wrote. In such a header a reserved bit is set. Returns `None` for
+/// bytes without a whole header, and for a header that [`decode_header`] understands.
 #[must_use]
 pub(crate) fn decode_newer(bytes: &[u8]) -> Option<BlockHeader> {
     let parsed = parse(bytes)?;
@@ -321,14 +320,14 @@ fn parse(bytes: &[u8]) -> Option<Parsed> {
     })
 }
 
-/// Returns the position at which the epoch ends in each stream; `None` if there are fewer than `streams` positions.
+/// Returns the epoch's end position in each stream; `None` for fewer than `streams` positions.
 fn ends_of(bytes: &[u8], streams: u8) -> Option<Vec<Pos>> {
     let mut r = Reader::new(bytes);
     let ends = (0..streams).map(|_| r.u64().map(Pos));
     ends.collect()
 }
 
-/// Returns whether the fields of a header agree with each other and with the block's length.
+/// Returns whether the fields of a header are consistent and fit the block's length.
 fn is_well_formed(header: &BlockHeader, block_len: u32) -> bool {
     (1..=STREAMS_MAX).contains(&header.streams)
         && header.stream.0 < header.streams
@@ -339,7 +338,7 @@ fn is_well_formed(header: &BlockHeader, block_len: u32) -> bool {
         && header.eosl <= header.gsn
 }
 
-/// Returns whether the bytes after the header, including the padding, are those that were sealed.
+/// Returns whether the bytes after the header, including the padding, are unchanged since the block was sealed.
 #[must_use]
 pub(crate) fn body_is_whole(body_and_padding: &[u8], body_crc: u32) -> bool {
     crc32c(body_and_padding) == body_crc

@@ -1,16 +1,16 @@
 //! A cursor over the durable blocks of a stream, usable while the log is being appended.
 //!
-//! A restart scans a log that has ended, and determines where. A cursor reads a log that is still being written. The
-//! caller passes the durable epoch and its ends ([`Wal::durable_end`](crate::Wal::durable_end)). The cursor returns the
-//! blocks up to these ends in order, across segments and lives of the database. It takes no lock of the log and does
-//! not prevent truncation. An archiver and replicas use it.
+//! A restart scans a log that has ended, and determines its end. A cursor reads a log that is still being written. The
+//! caller passes the durable epoch with the epoch's end positions ([`Wal::durable_end`](crate::Wal::durable_end)). The
+//! cursor returns the blocks up to these ends in order, across segments and lives of the database. It takes no lock of
+//! the log and does not prevent truncation. An archiver and replicas use it.
 //!
 //! # Invariants
 //! * No block beyond the durable epoch that the caller passes is returned or even read.
 //! * Blocks are returned without a gap. A position that the cursor has returned may be saved, and a cursor in a later
 //!   life can continue from it, because durable data is never void.
-//! * The file of a truncated segment may be used again under another name. Its new blocks have other positions in their
-//!   headers, so the cursor never returns them in place of the old ones.
+//! * The file of a truncated segment may be used again under a new name. New blocks in the file have new positions in
+//!   their headers, so the cursor never returns a new block for an old one.
 
 use std::sync::Arc;
 
@@ -28,11 +28,11 @@ use crate::sizes::{SegmentSizes, Span};
 /// The number of bytes that one read covers. A longer block is read whole.
 const READ_BYTES: u64 = 256 << 10;
 
-/// The part of the stream that one life has written.
+/// The part of the stream that one life of the database has written.
 struct Life {
     incarnation: Incarnation,
     start: Pos,
-    /// The position at which the life was cut, and its last durable epoch. `None` for the newest life.
+    /// The life's cut position and last durable epoch. `None` for the newest life.
     ended: Option<(Pos, Epoch)>,
 }
 
@@ -58,7 +58,7 @@ pub struct LogCursor {
     buf_pos: Pos,
     /// The number of valid bytes in the buffer.
     buf_len: usize,
-    /// The header of the block at the cursor, which is in the buffer. `None`: the block has not been read yet.
+    /// The header of the block at the cursor. The buffer has the whole block. `None`: the block has not been read yet.
     ahead: Option<BlockHeader>,
 }
 
@@ -140,12 +140,13 @@ impl LogCursor {
         self.at
     }
 
-    /// Reads the next block up to `durable`. Returns `None` if the cursor has returned all of them.
+    /// Reads the next block. The stream's end in `durable` limits the cursor. Returns `None` if all blocks before this
+    /// end have been returned.
     ///
     /// # Errors
-    /// [`Error::Truncated`] if no segment has the block any more. The disk's error. [`Error::Corrupt`] if the bytes
-    /// there are not the durable block, or if the cursor is already beyond `durable`. After an error the cursor stays
-    /// at its position.
+    /// [`Error::Truncated`] if no segment has the block any more. The disk's error. [`Error::Corrupt`] if the durable
+    /// block is damaged or missing, or the cursor is already beyond `durable`. After an error the cursor stays at its
+    /// position.
     pub fn read(&mut self, durable: &Vouched) -> Result<Option<DurableBlock<'_>>> {
         self.peek(durable)?;
         let Some(header) = self.ahead.take() else {
@@ -198,8 +199,8 @@ impl LogCursor {
         Ok(Some(header))
     }
 
-    /// Opens the segment that contains the next block. Returns the position at which the durable part of the segment's
-    /// life ends, and that life's last durable epoch. The position is not beyond the segment's end.
+    /// Opens the segment that contains the next block. Returns the position up to which the segment is durable, and the
+    /// last durable epoch of the life that wrote the segment.
     fn enter_segment(&mut self, durable: &Vouched, end: Pos) -> Result<(Pos, Epoch)> {
         let at = self.at;
         let holds = |life: &&Life| life.start <= at && life.ended.is_none_or(|(cut, _)| at < cut);
@@ -228,7 +229,7 @@ impl LogCursor {
         Ok((end.min(span.end()), epoch_max))
     }
 
-    /// Seeded bug: returns the life of the open segment even beyond its cut, where everything that it wrote is void.
+    /// Seeded bug: returns the life of the open segment even beyond the life's cut. The bytes beyond the cut are void.
     fn void_life(&self) -> Option<&Life> {
         let open = self.segment.as_ref();
         let open = open.filter(|_| armed(Flaw::VoidEpochArchived))?;
@@ -301,8 +302,8 @@ impl LogCursor {
         Ok(&self.buf[at..at + to_usize(len)])
     }
 
-    /// Returns the error for a block that is missing at the cursor. Either its segment was truncated while it was open,
-    /// or the block is damaged.
+    /// Returns the error for a block that is missing at the cursor. Either the block's segment was truncated while the
+    /// cursor had the segment open, or the block is damaged.
     fn missing(&mut self, found: &str) -> Result<Error> {
         let open = self.segment.take().expect("a block was looked for in it");
         match self

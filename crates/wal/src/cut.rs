@@ -1,13 +1,13 @@
 //! Decides which part of the log survives a restart: the durable epoch D and the cut of every stream.
 //!
-//! D is the highest epoch whose ends are known and which every stream has in full. Everything beyond the ends of D is
-//! void for good. If a block names a durable epoch above D, acknowledged data is missing and the database refuses to
-//! start. A torn tail is an expected end; a missing acknowledged block never is. The same rule applies to an epoch that
-//! a block names as acknowledged although no disk had it, only the memories of a mirror. In that case alone a caller
-//! may accept the loss and continue.
+//! D is the highest epoch that every stream has in full, with a known end position in each stream. Everything beyond
+//! these positions is void for good. If a block names a durable epoch above D, acknowledged data is missing and the
+//! database refuses to start. A torn tail is an expected end; a missing acknowledged block never is. The rule also
+//! covers an acknowledged epoch that only the memories of a mirror had, if a block names the epoch. In that case alone
+//! a caller may accept the loss and continue.
 //!
-//! `evidence` gathers what the anchor and the scans say, `verdict` is the decision as a table, and `refusal` words the
-//! errors.
+//! `evidence` gathers what the anchor and the scans say, `verdict` is the decision as a table, and `refusal` writes the
+//! error messages.
 
 mod evidence;
 mod refusal;
@@ -26,32 +26,33 @@ use verdict::Verdict;
 pub struct Cut {
     /// The durable epoch.
     pub durable: Epoch,
-    /// The position at which each stream is cut.
+    /// The cut position of each stream.
     pub cut: Vec<Pos>,
     /// The highest commit epoch in any block, including void blocks.
     pub epoch_max: Epoch,
     /// The highest checkpoint epoch in any block.
     pub ckpt_max: CkptEpoch,
-    /// The latest wall clock in any block, microseconds since 1970.
+    /// The latest wall-clock time in any block, in microseconds since 1970.
     pub wall_us: u64,
     /// The highest number of an operation in any block, including void blocks.
     pub gsn_max: Gsn,
-    /// The highest epoch above `durable` that a block names as acknowledged, whose loss was accepted. `None` if no
-    /// block names such an epoch.
+    /// The highest acknowledged epoch above `durable` in any block; the caller accepted the loss of this epoch. `None`
+    /// if no acknowledged epoch is lost.
     pub lost_to: Option<Epoch>,
 }
 
-/// The contents of an image, which are intact even if the log is damaged. Only the texts of errors use it.
+/// The contents of an image, which are intact even if the log is damaged. Only the texts of errors use them.
 #[derive(Debug, Clone, Copy)]
 pub struct Elsewhere {
-    /// The epoch up to which the image has the transactions.
+    /// The last epoch with transactions in the image.
     pub epoch: Epoch,
     /// The wall clock when the image was written, microseconds since 1970.
     pub wall_us: u64,
 }
 
-/// Computes the cut from the scans of all streams. Errors describe `elsewhere` as what is intact. With `accept_loss`
-/// the log may lack epochs that only the memories of a mirror held; [`Cut::lost_to`] then has the highest of these.
+/// Computes the cut from the scans of all streams. An error's text names `elsewhere` as an intact copy of the data.
+/// With `accept_loss` the log may lack epochs that only the memories of a mirror had. [`Cut::lost_to`] then has the
+/// highest of these epochs.
 ///
 /// # Errors
 /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if a block proves that acknowledged data is missing.

@@ -1,4 +1,5 @@
-//! The positions at which closed epochs end in each stream. They are kept until every rung has passed them.
+//! The position in each stream at which a closed epoch ends. An epoch's positions are kept until the epoch is durable
+//! on every rung.
 
 use std::collections::VecDeque;
 
@@ -7,21 +8,22 @@ use perdura_base::{Epoch, Error, Gsn, Pos, Result};
 use crate::anchor::Vouched;
 use crate::rung::{PerRung, Rung};
 
-/// A closed epoch, and the position in each stream at which it ends.
+/// A closed epoch, with the epoch's end in each stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EpochEnds {
     /// The epoch.
     pub epoch: Epoch,
-    /// The position in each stream at which the epoch ends.
+    /// The epoch's end in each stream.
     pub ends: Vec<Pos>,
 }
 
 impl EpochEnds {
-    /// Checks that a log which is durable up to `durable` has everything that an archive has up to this epoch. An
-    /// archive contains only durable epochs, so a log that ends before this epoch has lost some.
+    /// Checks that a log reaches this epoch, the end of an archive. `durable` is the durable end of the log. An archive
+    /// contains only durable epochs, so a log that ends earlier has lost epochs.
     ///
     /// # Errors
-    /// [`Error::LostLog`] with both epochs; [`Error::Corrupt`] if the log reaches the epoch but not the positions.
+    /// [`Error::LostLog`] with the archive's and the log's epoch. [`Error::Corrupt`] if the log reaches the epoch but
+    /// not the positions.
     pub fn check_durable(&self, durable: &Vouched) -> Result<()> {
         if self.ends.len() != durable.ends.len() {
             return Err(Error::corrupt(
@@ -67,12 +69,14 @@ impl EpochEnds {
 /// A closed epoch, as the log keeps it.
 pub(crate) struct Closed {
     pub ends: EpochEnds,
-    /// The highest operation number that had been assigned when closing the epoch began. All operations up to it are of
-    /// this epoch or older.
+    /// The highest assigned operation number when the log began to close the epoch. All operations up to this number
+    /// belong to this epoch or an older one.
     pub eosl: Gsn,
 }
 
-/// The closed epochs that some rung has not passed yet, in order. For each rung the newest epoch that it has passed.
+/// The closed epochs and the progress of the rungs. A rung has *passed* an epoch if the epoch is durable on the rung.
+/// `closed` has, in order, the epochs that some rung has not passed yet. `passed` has the newest epoch that each rung
+/// has passed.
 pub(crate) struct Ends {
     pub closed: VecDeque<Closed>,
     pub passed: PerRung<Vouched>,
@@ -86,7 +90,7 @@ impl Ends {
         self.closed.get(at)
     }
 
-    /// Checks that epochs are closed in order, and that an epoch ends in no stream before the epoch before it.
+    /// Checks that epochs are closed in order. In every stream, an epoch may not end before its predecessor.
     pub fn assert_follows(&self, epoch: Epoch, ends: &[Pos]) {
         if let Some(Closed { ends: last, .. }) = self.closed.back() {
             assert!(
@@ -110,7 +114,7 @@ impl Ends {
     }
 }
 
-/// An epoch that is being closed. `ends` has its end in each stream that has been visited.
+/// An epoch that is being closed. `ends` has the epoch's end in each visited stream, and `None` for the rest.
 pub(crate) struct Closing {
     pub epoch: Epoch,
     pub ends: Vec<Option<Pos>>,

@@ -1,27 +1,25 @@
 //! The log as a sequence of whole epochs over all streams, readable while it is being appended.
 //!
 //! A [`LogCursor`] reads one stream. An archive needs all streams, because an epoch is durable or void as a whole. An
-//! [`EpochSource`] merges the cursors of all streams: it returns the frames of one epoch, then those of the next.
-//! Within an epoch the frames of a stream are in order, but the order of streams is arbitrary. After each epoch it
-//! returns the position at which the epoch ends in each stream, and its moment. A reader that wants to continue in
-//! another life must have saved both.
+//! [`EpochSource`] merges the cursors of all streams and returns the frames epoch by epoch. Within an epoch the frames
+//! of a stream are in order, but the order of streams is arbitrary. After each epoch the source returns the epoch's end
+//! in each stream, and its moment. To continue in a later life, a reader must have saved the ends and the moment.
 //!
 //! A step reads at most one block of frames, so a large epoch takes many steps. A caller can do other I/O between
 //! steps.
 //!
 //! # Invariants
-//! * A frame of an epoch beyond the D that the caller passes is never returned, whatever its stream.
-//! * Void epochs are not returned: blocks that a life wrote beyond its cut belong to no life's part of a stream. Void
-//!   epochs look like empty epochs, in which nothing was appended.
-//! * When the end of an epoch is returned, all of it has been: every stream was read up to its next epoch, or up to D's
-//!   end.
-//! * A source that is opened where another source ended an epoch returns the same as the other would have returned
-//!   next.
+//! * The source returns no frame of an epoch above the D that the caller passes. This holds for all streams.
+//! * Void epochs are not returned. The blocks of a void epoch lie beyond the life's cut. The source reads a closed life
+//!   only up to the cut. A void epoch looks like an empty epoch.
+//! * The end of an epoch is returned after all frames of the epoch. At that time every stream has been read up to its
+//!   next epoch, or up to D's end.
+//! * A new source, opened at an epoch's end, returns the steps that the old source would have returned.
 //!
 //! # Moments
-//! Each block has the wall clock of its sealing. Flushers seal the streams at different speeds, so these clocks ascend
-//! within a stream, but not from epoch to epoch over all streams. The moment of an epoch is the latest clock of its
-//! blocks, but never before the moment of the epoch before it.
+//! Each block has the wall-clock time of its sealing. Flushers seal the streams at different speeds. So these times
+//! ascend within a stream, but not from epoch to epoch over all streams. The moment of an epoch is the latest time of
+//! its blocks, but never before the moment of the preceding epoch.
 //!
 //! # Source
 //! *Single-pass restore after a media failure* (004), section 3.1: the archiver reads the recovery log.
@@ -49,7 +47,7 @@ pub enum SourceStep {
     Frames,
     /// All frames of an epoch have been returned.
     End {
-        /// The epoch, and the position in each stream at which it ends.
+        /// The epoch, with the epoch's end in each stream.
         end: EpochEnds,
         /// The moment of the epoch, microseconds since 1970.
         wall_us: u64,
@@ -59,16 +57,16 @@ pub enum SourceStep {
 /// One stream of the source.
 struct Part {
     cursor: LogCursor,
-    /// The epoch of the next block. `None`: at the last look there was no further block up to D.
+    /// The epoch of the next block. `None` if the stream had no further block up to D when it was last read.
     next: Option<Epoch>,
-    /// The bytes of a frame that is not complete until later blocks of the epoch are read.
+    /// The first bytes of a frame that continues in later blocks of the epoch.
     rest: Vec<u8>,
     rest_from: Option<Origin>,
-    /// True until a frame has begun. The first block may begin in the middle of a frame.
+    /// True until the start of a frame has been found. The first block may begin in the middle of a frame.
     is_first: bool,
 }
 
-/// A reader of whole epochs of all streams, in order.
+/// A reader of the whole log, epoch by epoch. An epoch has the frames of all streams.
 pub struct EpochSource {
     parts: Vec<Part>,
     at: EpochEnds,
@@ -78,14 +76,14 @@ pub struct EpochSource {
 }
 
 impl EpochSource {
-    /// Opens a source over the log of the database with this `history`. It returns the first epoch after `from`, and
-    /// begins to read at the positions of `from`. `from` comes from an [`End`](SourceStep::End) or from
-    /// [`at`](Self::at) in this life or an earlier one. To begin at an image, `from` has the positions at which its
-    /// checkpoint begins and the epoch before the lowest one there. `disks[s]` is the disk of stream s.
+    /// Opens a source over the log of the database with this `history`. The source begins to read at the positions of
+    /// `from`, and first returns the epoch after `from`. `from` comes from an [`End`](SourceStep::End) or from
+    /// [`at`](Self::at) in this life or an earlier one. To begin at an image, pass the start positions of the image's
+    /// checkpoint. Also pass the epoch before the lowest epoch at these positions. `disks[s]` is the disk of stream s.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the number of positions is not the number of streams, or if no block can begin at a
-    /// position.
+    /// [`Error::Usage`] if `from` does not have one position for each stream. [`Error::Usage`] also if no block can
+    /// begin at one of the positions.
     pub fn open(
         disks: &[Arc<dyn Disk>],
         history: &History,
@@ -121,20 +119,20 @@ impl EpochSource {
         })
     }
 
-    /// Returns the newest epoch whose end has been returned, and its ends. After a step that found nothing left up to
-    /// D, this is D. A caller that saves it can continue there later.
+    /// Returns the last epoch that has been returned in full, and the epoch's end in each stream. After a step that
+    /// found nothing left up to D, this epoch is D. A caller that saves the value can later open a source there.
     #[must_use]
     pub fn at(&self) -> &EpochEnds {
         &self.at
     }
 
-    /// Takes one step towards the `durable` epoch, which must never decrease between calls. Passes frames to `each`,
-    /// together with the block in which each frame begins.
+    /// Takes one step towards the `durable` epoch, which must never decrease between calls. Passes each frame and the
+    /// frame's first block to `each`.
     ///
     /// # Errors
-    /// [`Error::Truncated`] if the log of a stream no longer has the next block. The disk's error. [`Error::Corrupt`]
-    /// if the bytes are not the durable block. After these errors the source stays at its position, and the next step
-    /// tries again. The errors that `each` returns: a caller that cannot continue after one of them opens another
+    /// [`Error::Truncated`] if the log of a stream no longer has the next block. [`Error::Corrupt`] if the bytes there
+    /// are not the durable block. The disk's error. After these errors the source stays at its position, and the next
+    /// step tries again. An error of `each` is returned too. A caller that cannot continue after this error opens a new
     /// source at [`at`](Self::at).
     pub fn step(
         &mut self,
@@ -170,7 +168,7 @@ impl EpochSource {
         Ok(SourceStep::Frames)
     }
 
-    /// Ends a step that found nothing left up to D. Epochs up to D that were not returned are empty.
+    /// Ends a step that found no more blocks up to D. Epochs up to D that were not returned are empty.
     fn idle(&mut self, durable: &Vouched) -> Result<SourceStep> {
         self.at.check_durable(durable)?;
         let ends = self.ends();
@@ -186,7 +184,7 @@ impl EpochSource {
         Ok(SourceStep::Idle)
     }
 
-    /// Ends an epoch whose blocks have all been read.
+    /// Ends an epoch. All blocks of the epoch have been read.
     fn end(&mut self, epoch: Epoch) -> Result<SourceStep> {
         assert!(epoch > self.at.epoch, "epoch {epoch} ends once");
         for part in &self.parts {
@@ -228,7 +226,8 @@ impl Part {
         Ok(())
     }
 
-    /// Reads the block whose header was read before, and passes its frames to `each`. Returns the block's clock.
+    /// Reads the cursor's block, and passes the block's frames to `each`. The block's header was read before. Returns
+    /// the block's wall clock.
     fn read(
         &mut self,
         durable: &Vouched,
@@ -265,7 +264,7 @@ impl Part {
             *is_first = body.is_empty();
         }
         if let Some(from) = *rest_from {
-            // The first frame began in an older block; the frames behind it begin in this one.
+            // The first frame began in an older block. All later frames begin in this block.
             rest.extend_from_slice(body);
             let mut origin = from;
             let whole = for_each_frame(rest, Direction::Forward, |frame| {
@@ -300,8 +299,8 @@ impl Part {
     }
 }
 
-/// Returns the durable epoch and ends to pass to a stream's cursor. With the seeded bug the stream is read as far as it
-/// is written, although another stream may not have its part of the epoch.
+/// Returns the durable epoch and ends to pass to a stream's cursor. With the seeded bug, the returned ends always cover
+/// the next block, even if the epoch is not durable in all streams.
 fn seen_durable(durable: &Vouched, at: Pos) -> std::borrow::Cow<'_, Vouched> {
     if !armed(Flaw::EpochBeyondDArchived) {
         return std::borrow::Cow::Borrowed(durable);

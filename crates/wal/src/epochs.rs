@@ -1,4 +1,4 @@
-//! Commit epochs: the current one, how an epoch is closed in every stream, and which ones are durable.
+//! Commit epochs: the current epoch, the closing of an epoch in every stream, and the durable epochs.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Pos, StreamId};
@@ -10,7 +10,8 @@ use crate::rung::{Reached, Rung};
 use crate::sync::Ordering;
 
 impl Wal {
-    /// Closes the current epoch if anything was appended in it, and returns it. The flushers can then write its blocks.
+    /// Closes the current epoch if anything was appended in it, and returns that epoch. The flushers can then write its
+    /// blocks.
     pub fn close_epoch(&self) -> Option<Epoch> {
         let mut closing = self.closing.lock();
         self.finish_closing(&mut closing);
@@ -28,8 +29,8 @@ impl Wal {
         self.begin_closing(&mut closing)
     }
 
-    /// Visits one stream for a closing that [`close_begin`](Self::close_begin) has begun. The visit of the last stream
-    /// completes the closing.
+    /// Visits one stream to close the old epoch there. [`close_begin`](Self::close_begin) has begun the closing, and
+    /// the visit of the last stream completes it.
     pub fn close_visit(&self, stream: StreamId) {
         let mut closing = self.closing.lock();
         if let Some(begun) = closing.as_mut() {
@@ -38,8 +39,8 @@ impl Wal {
         self.complete_closing(&mut closing);
     }
 
-    /// Begins to close the current epoch if it has a frame. An epoch without a frame is never closed: no block could
-    /// prove it, so D must not be such an epoch.
+    /// Begins to close the current epoch if it has a frame. An epoch without a frame is never closed. If D were an
+    /// empty epoch, no block could prove that D is durable.
     fn begin_closing(&self, closing: &mut Option<Closing>) -> Option<Epoch> {
         let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
         if self.last_appended.load(Ordering::SeqCst) < epoch.0 {
@@ -108,7 +109,7 @@ impl Wal {
         }
     }
 
-    /// Notes that everything below `end` in a stream is durable on disk, and raises D if that is now possible.
+    /// Notes that a stream is durable on disk up to `end`, and raises D if possible.
     pub(crate) fn pass_disk(&self, stream: &Stream, end: Pos) {
         let before = stream.reached[Rung::Disk].swap(end.0, Ordering::SeqCst);
         assert!(
@@ -119,8 +120,8 @@ impl Wal {
         self.follow_disk(stream, end);
     }
 
-    /// Raises D of a rung as far as the contents of all streams on that rung allow. Forgets the ends of epochs that
-    /// every rung has passed.
+    /// Raises D of a rung to the newest closed epoch that is durable on the rung in all streams. Forgets an epoch's
+    /// ends once D of every rung has reached the epoch.
     pub(crate) fn advance_durable(&self, rung: Rung) {
         let mut ends = self.ends.lock();
         let ends = &mut *ends;
@@ -152,8 +153,8 @@ impl Wal {
         );
         let wall_us = self.wall_us.load(Ordering::Relaxed);
         self.durable[rung].store(newest.epoch.0, Ordering::SeqCst);
-        // EOSL is stored after D. So if a thread reads EOSL and then D, the epochs of the operations up to EOSL are
-        // durable.
+        // EOSL, the highest durable operation number, is stored after D. So if a thread reads EOSL and then D, the
+        // epochs of the operations up to EOSL are durable.
         self.eosl[rung].store(eosl.0, Ordering::SeqCst);
         ends.passed[rung] = newest.vouched(wall_us);
         let slowest = self.slowest();
@@ -169,7 +170,7 @@ impl Wal {
         );
     }
 
-    /// Returns D of a rung, the time at which it was reached, and the position in each stream at which it ends.
+    /// Returns a rung's D, the time when D was reached, and the end of epoch D in each stream.
     #[must_use]
     pub fn durable_end(&self, rung: Rung) -> Vouched {
         let ends = self.ends.lock();
@@ -200,9 +201,9 @@ impl Wal {
         Epoch(self.evidenced.load(Ordering::SeqCst))
     }
 
-    /// Returns for each rung the epoch up to which replies may be sent. A higher rung implies the lower ones: a reply
-    /// that waits for the disk also waits for the nodes of a mirror. The reason is that a writer which was replaced can
-    /// still sync its disk, although no restart will read that disk. Only its nodes can report the replacement.
+    /// Returns for each rung the newest epoch that replies may confirm. A reply that waits for the disk also waits for
+    /// the nodes of a mirror. The reason: a replaced writer can still sync a disk that no restart will read. Only the
+    /// nodes can report the replacement.
     #[must_use]
     pub fn reached(&self) -> Reached {
         let (disk, mirror) = (self.durable(Rung::Disk), self.durable(Rung::Mirror));
@@ -218,8 +219,8 @@ impl Wal {
         Epoch(self.epoch.load(Ordering::SeqCst))
     }
 
-    /// Returns the newest epoch that has a frame; 0 before the first append. Unlike [`current`](Self::current) this
-    /// epoch will be closed even if nothing more is appended.
+    /// Returns the newest epoch that has a frame; 0 before the first append. This epoch will be closed even if nothing
+    /// more is appended. The [`current`](Self::current) epoch is closed only if it has a frame.
     #[must_use]
     pub fn last_appended(&self) -> Epoch {
         Epoch(self.last_appended.load(Ordering::SeqCst))
@@ -237,8 +238,8 @@ impl Wal {
         self.last_appended() <= self.durable(Rung::Disk)
     }
 
-    /// Returns the time at which the oldest frame that is not durable on disk was appended; the log's monotone clock,
-    /// in nanoseconds.
+    /// Returns the append time of the oldest frame that is not durable on disk; `None` if every frame is durable. The
+    /// time is in nanoseconds of the log's monotone clock.
     #[must_use]
     pub fn unsynced_since_ns(&self) -> Option<u64> {
         self.waiting_since_ns(Rung::Disk)

@@ -9,27 +9,27 @@ use crate::block::BlockHeader;
 /// Facts that the blocks of a stream prove. Blocks beyond the stream's valid end count too.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// The highest durable epoch that a block names, and the position of that block.
+    /// The highest durable epoch named in a block, and the block's position.
     pub durable: Option<(Epoch, Pos)>,
-    /// The highest epoch that a block names as acknowledged, and the position of that block.
+    /// The highest acknowledged epoch named in a block, and the block's position.
     pub acked: Option<(Epoch, Pos)>,
-    /// The ends of epochs, from the last block of each.
+    /// The ends of each epoch, one for each stream. The epoch's last block in this stream names all of them.
     pub ends: BTreeMap<Epoch, Vec<Pos>>,
     /// The highest commit epoch in any block.
     pub epoch_max: Epoch,
     /// The highest checkpoint epoch in any block.
     pub ckpt_max: CkptEpoch,
-    /// The latest wall clock in any block, microseconds since 1970.
+    /// The latest wall clock in any block, in microseconds since 1970.
     pub wall_us: u64,
     /// The highest operation number in any block.
     pub gsn_max: Gsn,
-    /// The position of a valid block that lies so far beyond the end that a sync must have passed the end before the
-    /// block was written. Such a block proves that durable blocks are missing.
+    /// The position of a valid block that is farther beyond the stream's valid end than writes in flight can reach.
+    /// When this block was written, the log was durable beyond that end. So durable blocks are missing.
     pub out_of_reach: Option<Pos>,
 }
 
 impl Evidence {
-    /// Adds the facts that a block's header proves. The header is whole.
+    /// Adds the facts that a block's header proves. The caller has checked that the header is whole.
     pub(crate) fn note(&mut self, header: &BlockHeader) {
         if self.durable.is_none_or(|(d, _)| header.durable > d) {
             self.durable = Some((header.durable, header.pos));

@@ -1,19 +1,19 @@
-//! The two kinds of failed writes of the log or the anchor: a delay, after which the write is repeated, and a final
-//! failure.
+//! Failed writes of the log or the anchor. A failure is final, or only delays the write.
 
 use perdura_base::Error;
 
-/// The kind of failure of a write of the log or the anchor.
+/// The kind of a failed write to the log or the anchor.
 #[derive(Debug)]
 pub enum Failure {
-    /// The write will be repeated; until then no byte of it counts.
+    /// The write will be repeated. Until then no byte of the failed attempt counts.
     Delay(Error),
     /// The disk's contents are unknown from now on.
     Final(Error),
 }
 
 impl Failure {
-    /// Returns the failure of giving a segment a file and its name. Nothing has been written to the segment yet.
+    /// Returns the kind of an error that occurred before a segment had its file and name. Nothing has been written to
+    /// the segment yet.
     pub(crate) fn of_placing(error: Error) -> Failure {
         match error.is_fenced() {
             true => Failure::Final(error),
@@ -21,8 +21,9 @@ impl Failure {
         }
     }
 
-    /// Changes the failure if it says that a name made by the log was not found. No disk fails in this way: the
-    /// directory was removed or replaced, and a restart would find another one or none.
+    /// Turns a final failure into [`Error::Displaced`] if a file or directory that the log made is gone. A failing disk
+    /// is not the cause: the directory was removed or replaced. A restart would find a different directory or no
+    /// directory.
     pub(crate) fn of_lost_name(self) -> Failure {
         match self {
             Failure::Final(error) if error.is_not_found() || error.is_of_another_kind() => {
@@ -32,8 +33,8 @@ impl Failure {
         }
     }
 
-    /// Returns the failure of a write. If the write found no space, no memory or no descriptor, it may be repeated with
-    /// the same bytes. A sync may not be repeated, nor may a write that an I/O ring may already have accepted.
+    /// Returns the kind of a failed write. A write that found no space, no memory or no descriptor may be repeated
+    /// unchanged. A sync may not be repeated, nor may a write that an I/O ring may already have accepted.
     #[must_use]
     pub(crate) fn of_write(error: Error) -> Failure {
         let passes = error.is_disk_full() || error.is_shortage();
@@ -77,7 +78,7 @@ mod tests {
         matches!(failure, Failure::Delay(_))
     }
 
-    /// Once a thousand idle clients took every descriptor, and the log stopped as if a sync had failed.
+    /// A bug in an earlier build: idle clients took every descriptor, and the log stopped as if a sync had failed.
     #[test]
     fn a_shortage_delays_what_can_be_repeated_and_nothing_else() {
         let failed = |op, errno| Error::io(op, "f", io::Error::from_raw_os_error(errno));

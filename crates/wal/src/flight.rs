@@ -1,10 +1,10 @@
 //! The durable writes of a stream that are in flight, ordered by position.
 //!
 //! # Invariants
-//! * The writes follow each other without a gap: the first begins at the stream's durable end.
-//! * The stream is durable up to the first write that is not durable. Completed writes behind that one do not count
-//!   yet.
-//! * A refused write keeps its position and its bytes until it is repeated.
+//! * The first write begins at the stream's durable end. Each further write begins at the end of its predecessor.
+//! * The stream is durable up to the first write that is not durable. Completed writes after this first write do not
+//!   count yet.
+//! * A refused write is repeated with unchanged position and bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use perdura_device::{DurableWrite, File, Part};
 pub(crate) struct Flight {
     token: u64,
     pub file: Arc<dyn File>,
-    /// The offset in the file of the write's first block.
+    /// The offset of the write's first block in the file.
     pub offset: u64,
     pub start: Pos,
     pub end: Pos,
-    /// The highest D that the headers of its blocks name.
+    /// The highest D that the headers of the write's blocks name.
     pub names: Epoch,
     stage: Stage,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Flights {
 }
 
 impl Flights {
-    /// Returns the value for a stream whose first write begins at `start`.
+    /// Returns an empty list for a stream. The first write will begin at `start`.
     pub fn new(start: Pos) -> Flights {
         Flights {
             flights: VecDeque::new(),
@@ -131,7 +131,7 @@ impl Flights {
         (Arc::clone(&flight.file), flight.offset)
     }
 
-    /// Returns whether a write is in flight. With the seeded bug the write may have been forgotten.
+    /// Returns whether a write is in flight. With the seeded bug the write may already have been removed from the list.
     #[cfg(feature = "flaws")]
     pub fn has(&self, token: u64) -> bool {
         let mut flying = self.flights.iter();

@@ -3,24 +3,27 @@
 //! ```text
 //! filled ──begin: sealed, contiguous blocks in one write──► in flight ──collect──► durable, D advances
 //! ```
-//! Several writes may be in flight, and they may complete in any order. D advances only over durable writes without a
-//! gap. If the device completes writes by itself, no thread waits: a thread begins a write, does other work, and
-//! collects the write later. Otherwise the collecting thread makes the write itself and waits for it. The engine calls
-//! the steps from its threads, and the simulator calls them in an order that its seed chooses.
+//! Several writes may be in flight, and they may complete in any order. D never advances beyond the first write that is
+//! not durable. If the device completes writes by itself, no thread waits: a thread begins a write, does other work,
+//! and collects the write later. Otherwise the collecting thread executes the write and waits. The engine's threads
+//! call the steps. The simulator calls the steps in an order that depends on a seed.
 //!
 //! # What a restart finds
-//! After a crash, a write that was not durable may be missing (a hole), torn, or whole. Valid blocks may follow it. All
-//! of them lie within the bytes that may be in flight, counted from the stream's durable end, because no block is
-//! written beyond that. Each block names the D at the time of its sealing, and no epoch in the hole was durable then.
-//! So a hole at or below a D that a block names is damage, and any other hole is an expected end.
+//! After a crash, a write that was not durable may be missing (a hole), torn, or whole. Valid blocks may follow a hole.
+//! No block ends more than `IN_FLIGHT_BYTES_MAX` bytes beyond the stream's durable end. Each block names the D at the
+//! time when the block was sealed. If the bytes of a hole were never durable, D never reached an epoch of the hole's
+//! blocks. So if some block names a D at or above such an epoch, the hole is damage. Any other hole is an expected end
+//! of the log.
 //!
 //! # Failures
-//! A failed write stops the log and is never repeated. If the device writes only the first part of a write, the flusher
-//! continues with the rest; the write fails with the error of the rest. [`Error::Fenced`], with which a device reports
-//! that another process owns the log, stops the log too. Two failures only delay a step, which is then repeated: a
-//! segment cannot be prepared, or a write is refused for want of space. Copy-on-write file systems may refuse a write
-//! even within a file's length. No byte of a refused write counts. The write keeps its position, and is repeated with
-//! the same bytes before any new write begins.
+//! Two failures only delay a step, which is then repeated. Either a segment cannot be prepared, or a write is refused
+//! for want of space, memory or descriptors. Copy-on-write file systems may refuse a write even within a file's length.
+//! No byte of a refused write counts. The write is repeated with unchanged position and bytes before any new write
+//! begins.
+//!
+//! Any other failed write stops the log and is never repeated. If the device writes only the first part of a write, the
+//! flusher continues with the rest. If the rest fails, the write fails with that error. [`Error::Fenced`] stops the log
+//! too: the device reports that another process owns the log.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
@@ -115,14 +118,15 @@ impl Wal {
         }
     }
 
-    /// Returns whether a thread is collecting completed writes of a stream. It may be waiting for them.
+    /// Returns whether a thread is collecting completed writes of a stream. That thread may be waiting for a write.
     #[must_use]
     pub fn is_collecting(&self, stream: StreamId) -> bool {
         let s = &self.streams[usize::from(stream.0)];
         s.collecting.try_lock().is_none()
     }
 
-    /// Returns the number of writes of a stream that have begun and have not been collected as durable.
+    /// Returns the number of a stream's writes in flight. A write is in flight until the stream's durable end reaches
+    /// the write's end. A refused write counts too.
     #[must_use]
     pub fn in_flight(&self, stream: StreamId) -> u64 {
         self.streams[usize::from(stream.0)]
@@ -130,7 +134,7 @@ impl Wal {
             .load(Ordering::SeqCst)
     }
 
-    /// Returns whether another write may be put in flight.
+    /// Returns whether one more write may begin.
     #[must_use]
     pub fn has_slot(&self, stream: StreamId) -> bool {
         let s = &self.streams[usize::from(stream.0)];
@@ -150,12 +154,12 @@ impl Wal {
         self.streams[usize::from(stream.0)].queue.ready()
     }
 
-    /// Begins one write, unless the greatest number of writes is in flight. The write contains sealed blocks of the
-    /// stream that are contiguous in one segment. Returns whether a write was begun.
+    /// Begins one write, unless the maximum number of writes is already in flight. The write contains sealed blocks of
+    /// the stream that are contiguous in one segment. Returns whether a write was begun.
     ///
     /// # Errors
-    /// Fails with the error that delays the step, which may be repeated. If [`Wal::failure`] returns a reason, the
-    /// error is the one that stopped the log.
+    /// Fails if the step could not be taken. The caller may repeat the step, unless [`Wal::failure`] returns a reason.
+    /// In that case the log has stopped, and the error says why.
     pub fn flush_begin(&self, stream: StreamId) -> Result<bool> {
         loop {
             match self.begin_if_placed(stream)? {
@@ -166,8 +170,8 @@ impl Wal {
         }
     }
 
-    /// Like [`flush_begin`](Self::flush_begin), for a thread that must do no I/O itself: it does not place the next
-    /// segment.
+    /// Works like [`flush_begin`](Self::flush_begin), but never places the next segment. The caller is a thread that
+    /// must not do I/O.
     ///
     /// # Errors
     /// Fails like `flush_begin`.
@@ -183,9 +187,9 @@ impl Wal {
         }
     }
 
-    /// Begins a write and executes it in this thread, which has nothing else to do. If the processors are busy, a write
-    /// that completes by itself may wait longer for a processor than the write takes. Does nothing if another write is
-    /// in flight.
+    /// Begins a write and executes it in this thread, which has nothing else to do. Does nothing if another write is in
+    /// flight. On busy processors, this can be faster than a write that completes by itself. A write that completes by
+    /// itself may wait for a processor, and the wait may be longer than the write.
     ///
     /// # Errors
     /// Fails like [`flush_begin`](Self::flush_begin).
@@ -288,7 +292,7 @@ impl Wal {
         (Flight::new(&segment.file, offset, start, end, names), parts)
     }
 
-    /// Collects the completed writes of a stream, unless another thread is doing so.
+    /// Collects a stream's completed writes, unless another thread is collecting.
     ///
     /// # Errors
     /// Fails like [`flush_begin`](Self::flush_begin).
@@ -370,7 +374,7 @@ impl Wal {
         match result {
             Ok(()) => {
                 state.flights.note_durable(token);
-                // The success of one write does not mean that a refused one would succeed now.
+                // The success of one write does not mean that a refused write would succeed now.
                 if !state.flights.has_refused() {
                     self.troubles.clear(Trouble::Refused, stream);
                 }
@@ -389,7 +393,8 @@ impl Wal {
         }
     }
 
-    /// Advances over durable writes without a gap. Returns whether there were any.
+    /// Advances the stream's durable end to the start of the first write in flight that is not durable. Returns whether
+    /// the end advanced.
     fn advance(&self, s: &Stream, state: &mut FlushState) -> bool {
         let mut reached: Option<Pos> = None;
         while let Some(flight) = state.flights.pop_durable() {
@@ -425,7 +430,7 @@ impl Wal {
         failure
     }
 
-    /// If the failure is final, stops the log before another thread can take the next step.
+    /// Stops the log after a final failure, before any thread can take the next step.
     pub(crate) fn note_failure(
         &self,
         stream: StreamId,

@@ -22,20 +22,21 @@ pub(crate) struct Segment {
 pub(crate) struct FlushState {
     /// Sealed blocks that wait to be written.
     pub tail: Tail,
-    /// The writes that have begun and are not known to be durable.
+    /// The begun writes that are not known to be durable.
     pub flights: Flights,
     /// The segment of the last write.
     pub segment: Option<Segment>,
-    /// The next segment. Its name, its header, and the mark in the segment before it are durable.
+    /// The next segment. The segment's name and header are durable. The preceding segment is durably marked as
+    /// followed.
     pub placed: Option<Segment>,
-    /// True if a write has failed for good. No further step is taken then.
+    /// True after a final failure of a write. No further step is taken then.
     pub has_failed: bool,
     #[cfg(feature = "flaws")]
     pub late: Option<LateBlock>,
 }
 
 impl FlushState {
-    /// Returns the flusher of a stream that starts at `start`, with a tail of at most `tail_bytes_max` bytes.
+    /// Returns the state for a stream that starts at `start`, with a tail of at most `tail_bytes_max` bytes.
     pub fn new(start: Pos, tail_bytes_max: u64) -> Self {
         FlushState {
             tail: Tail::new(start, tail_bytes_max),
@@ -49,6 +50,7 @@ impl FlushState {
     }
 }
 
-/// Seeded bug: a block that the disk refused but that was counted as durable. Its file, offset and bytes.
+/// Seeded bug: a block counted as durable although the disk refused the write. The tuple has the block's file, offset
+/// and bytes.
 #[cfg(feature = "flaws")]
 pub(crate) type LateBlock = (Arc<dyn File>, u64, AlignedBuf);

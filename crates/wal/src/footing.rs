@@ -10,8 +10,8 @@ use crate::log::{Stream, Wal};
 use crate::placing::Placement;
 
 impl Wal {
-    /// Fails if the name of the segment that is being written, or of the next one, leads to another file. Also fails if
-    /// a segment that a restart may need is gone.
+    /// Fails if the name of the current or the next segment leads to a wrong file. Also fails if a segment that a
+    /// restart may need is gone.
     ///
     /// # Errors
     /// [`Error::Displaced`], which names the segment.
@@ -63,7 +63,7 @@ fn check_live(s: &Stream) -> Result<()> {
             disk.identity(&path)
                 .is_err_and(|error| error.is_not_found())
         };
-        // A segment that was retired in the meantime is no error. While the shelf is locked, none can be retired.
+        // A segment may be gone because it was retired in the meantime. So look again with the shelf locked.
         if is_gone() {
             let shelf = s.shelf.lock();
             if shelf.is_placed(id) && is_gone() {

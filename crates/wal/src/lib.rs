@@ -7,21 +7,21 @@
 //! ```
 //! D is the durable epoch of a [`Rung`]. The rungs are the log's disks and, if the log has a mirror, the memories of
 //! other machines.
-//! * A transaction appends its group while it holds its latches, and reads the epoch `E` under the stream's lock. After
-//!   that it may release its latches. It is *acknowledged* when the durable epoch `D` reaches that epoch.
+//! * A transaction keeps its latches until it has appended its group and has read the epoch `E` under the stream's
+//!   lock. The transaction is *acknowledged* when the durable epoch `D` reaches this epoch.
 //! * To close an epoch, the log raises `E` and then visits every stream. After the visit of a stream, no record of the
 //!   old epoch can be appended to it. So the ends that the visits return (`V_e`) say exactly what must be durable.
-//! * All frames of a block are of one epoch. A restart keeps whole durable epochs and voids the rest for good.
+//! * All frames of a block are of one epoch. A restart keeps whole durable epochs and permanently voids the rest.
 //!
 //! The log knows nothing of tables: a group is opaque bytes.
 //!
 //! # Source
 //! *Differential Logging* (000), section 4.1, for the streams. The epochs are our addition; they make it safe to
-//! release latches early with several streams. Without them, a log without an order across streams could keep a
-//! difference and lose its predecessor. A restart would then compute bits that never existed.
+//! release latches early with several streams. Two differences of the same bytes may be in different streams. Without
+//! epochs, a crash could keep only the later difference. A restart would then compute bits that never existed.
 //!
 //! # Locks, in order
-//! `placing` and `collecting` < a flusher's state < `closing` < a stream's `inner` < `ends`; `inner` < the list of
+//! `placing` and `collecting` < a flusher's state < `closing` < a stream's `inner` < `ends`; `inner` < the list in
 //! `age`. Only `placing` and `collecting` are held while a thread waits for a device.
 
 mod age;

@@ -5,26 +5,27 @@ use perdura_base::{Epoch, Incarnation, Pos, StreamId, Uuid};
 use crate::anchor::{ChainLink, History};
 use crate::sizes::SegmentSizes;
 
-/// The lives whose log a scan reads. The anchor lists all of them ([`History::lives`]). A caller that abandons the
-/// newest lives passes fewer.
+/// The lives that a scan reads. The anchor lists all lives ([`History::lives`]). A caller that abandons the newest
+/// lives passes fewer.
 #[derive(Debug, Clone)]
 pub struct Lives<'a> {
     /// The uuid of the database.
     pub uuid: Uuid,
     /// The sizes of the database's segments.
     pub segments: SegmentSizes,
-    /// The closed lives, oldest first. Each is read up to its cut; a log that ends before the cut is damaged.
+    /// The closed lives, oldest first. Each life is read up to the life's cut. A log that ends before the cut is
+    /// damaged.
     pub closed: &'a [ChainLink],
-    /// The newest life. It is read as far as its blocks are valid.
+    /// The newest life. This life is read up to the first invalid block.
     pub open: Incarnation,
-    /// The position at which the newest life starts in each stream.
+    /// The newest life's start in each stream.
     pub open_start: Vec<Pos>,
-    /// The epoch up to which the newest life's log must exist.
+    /// The last epoch that the newest life's log must contain.
     pub vouched: Epoch,
 }
 
 impl Lives<'_> {
-    /// Returns the position at which the log of a life starts in this stream; `None` if the life is not in the list.
+    /// Returns the start of a life's log in this stream; `None` if the life is not in the list.
     #[must_use]
     pub fn start_of(&self, incarnation: Incarnation, stream: StreamId) -> Option<Pos> {
         let s = usize::from(stream.0);
@@ -39,7 +40,7 @@ impl Lives<'_> {
 }
 
 impl History {
-    /// Returns all lives whose log is still needed.
+    /// Returns all lives with a log that is still needed.
     #[must_use]
     pub fn lives(&self) -> Lives<'_> {
         Lives {
@@ -52,8 +53,8 @@ impl History {
         }
     }
 
-    /// Returns the lives as they were while the closed life with this index in the chain was the newest. If the index
-    /// is beyond the chain, returns [`lives`](Self::lives).
+    /// Returns the lives up to the closed life that has this index in the chain. In the result this life is the newest
+    /// one. If the index is beyond the chain, returns [`lives`](Self::lives).
     #[must_use]
     pub fn lives_until(&self, index: usize) -> Lives<'_> {
         match self.chain.get(index) {

@@ -1,5 +1,5 @@
-//! The log as a whole: its parts, opening, stopping and truncating it, and its figures. Module `append`
-//! appends frames, and `epochs` decides when they are durable.
+//! The log as a whole. This module defines the log's parts and statistics, and opens, stops and truncates the log.
+//! Module `append` appends frames, and `epochs` decides when they are durable.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -25,17 +25,17 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::tail::Ship;
 use crate::trouble::Troubles;
 
-/// Settings of a log, most of which may differ from life to life.
+/// Settings of a log. All but `segments` may differ from one life to the next.
 #[derive(Debug, Clone)]
 pub struct WalOptions {
     /// The sizes of the segments. They were fixed when the log was created; the caller copies them from the anchor.
     pub segments: SegmentSizes,
-    /// The longest block, bytes.
+    /// The maximum size of a block, in bytes.
     pub block_bytes_max: usize,
-    /// The bytes that may wait for a stream's flusher before appends are refused. With a mirror, bytes in the tail are
-    /// not counted.
+    /// The number of bytes that may wait for a stream's flusher. If more wait, appends are refused. With a mirror,
+    /// bytes in the tail are not counted.
     pub queue_bytes_max: u64,
-    /// The limit of the tail. It is set if other machines hold the log in memory too.
+    /// The limit of the tail (sealed blocks that wait for the disk), if the log has a mirror; `None` without a mirror.
     pub mirror: Option<TailOptions>,
 }
 
@@ -57,7 +57,7 @@ pub struct WalStart {
     pub uuid: Uuid,
     /// The new incarnation.
     pub incarnation: Incarnation,
-    /// The position at which the new incarnation starts in each stream.
+    /// The new incarnation's start in each stream.
     pub start: Vec<Pos>,
     /// The first commit epoch that the new incarnation uses.
     pub epoch: Epoch,
@@ -72,7 +72,7 @@ pub struct WalStart {
 /// The value of `unextended_at` if the last attempt to create a file did not fail.
 const NOWHERE: u64 = u64::MAX;
 
-/// A function that wakes the thread that prepares segments.
+/// A function that wakes the preparer of segments.
 type WakePreparer = Box<dyn Fn() + Send + Sync>;
 
 pub(crate) struct Stream {
@@ -82,21 +82,21 @@ pub(crate) struct Stream {
     pub queue: Box<dyn DurableQueue>,
     /// Held by the thread that collects completed writes, also while it waits for them.
     pub collecting: Mutex<()>,
-    /// Held by the thread that places the next segment. It contains a segment that has its name but is not completely
+    /// Held by the thread that places the next segment. The value is a segment that has its name but is not completely
     /// placed.
     pub placing: Mutex<Option<Segment>>,
     /// The number of writes in flight.
     pub in_flight: AtomicU64,
     pub shelf: Mutex<SegmentShelf>,
-    /// For each rung, the position below which the stream is durable there.
+    /// The position below which the stream is durable on a rung, for each rung.
     pub reached: PerRung<AtomicU64>,
     /// The end of the last filled block.
     pub filled_end: AtomicU64,
     /// The end of the last sealed block.
     pub sealed_end: AtomicU64,
-    /// The position up to which segment files exist, prepared or placed.
+    /// The end of the segment files, prepared or placed.
     pub room_end: AtomicU64,
-    /// The position up to which writers have requested segment files.
+    /// The highest position up to which writers have requested segment files.
     pub wanted_end: AtomicU64,
     /// The `room_end` at the last attempt to create a file, if that attempt failed.
     pub unextended_at: AtomicU64,
@@ -139,14 +139,14 @@ impl Stream {
         }
     }
 
-    /// Returns the bytes of filled blocks that are not synced on disk.
+    /// Returns the number of bytes in filled blocks that are not synced on disk.
     pub fn unsynced_bytes(&self) -> u64 {
         let synced = self.reached[Rung::Disk].load(Ordering::Relaxed);
         let filled_end = self.filled_end.load(Ordering::Relaxed);
         filled_end.saturating_sub(synced)
     }
 
-    /// Returns the bytes of sealed blocks that are not synced on disk.
+    /// Returns the number of bytes in sealed blocks that are not synced on disk.
     fn tail_bytes(&self) -> u64 {
         let synced = self.reached[Rung::Disk].load(Ordering::Relaxed);
         let sealed_end = self.sealed_end.load(Ordering::Relaxed);
@@ -157,7 +157,7 @@ impl Stream {
 /// Figures for INFO and for benchmarks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WalStats {
-    /// Bytes of frames appended, payloads included, without the padding of blocks.
+    /// The number of bytes in the appended frames, payloads included. The padding of blocks is not counted.
     pub log_bytes: u64,
     /// Bytes of blocks written.
     pub device_bytes: u64,
@@ -169,7 +169,7 @@ pub struct WalStats {
     pub queued_bytes: u64,
     /// Bytes of sealed blocks that are not synced on disk.
     pub tail_bytes: u64,
-    /// The size of all segment files, bytes.
+    /// The size of all segment files together, in bytes.
     pub file_bytes: u64,
 }
 
@@ -203,18 +203,18 @@ pub struct Wal {
     pub(crate) epoch: CachePadded<AtomicU64>,
     /// `D` of each rung: every epoch up to it is durable on the rung in every stream.
     pub(crate) durable: DurableEpochs,
-    /// The highest number that has been assigned to an operation.
+    /// The highest assigned operation number.
     pub(crate) gsn: CachePadded<AtomicU64>,
     /// EOSL of each rung: every operation up to it is durable on the rung.
     pub(crate) eosl: DurableEpochs,
-    /// The newest epoch that has a frame. `last_data` is the newest one that has a frame other than a beacon.
+    /// The newest epoch that has a frame. `last_data` is the newest epoch that has a frame other than a beacon.
     pub(crate) last_appended: AtomicU64,
     pub(crate) last_data: AtomicU64,
-    /// The times at which the epochs above D began.
+    /// The start times of the epochs above D.
     pub(crate) ages: Ages,
     /// The highest D that a durable block names.
     pub(crate) evidenced: AtomicU64,
-    /// Lets only one thread at a time close epochs. Contains a closing that has begun.
+    /// Lets only one thread at a time close epochs. The value is the unfinished closing.
     pub(crate) closing: Mutex<Option<Closing>>,
     pub(crate) ends: Mutex<Ends>,
     pub(crate) wall_us: AtomicU64,
@@ -232,7 +232,7 @@ pub struct Wal {
     pub(crate) is_held: AtomicU64,
     /// 1 if the last refused write lacked memory or descriptors, 0 if it lacked space.
     pub(crate) shortages: AtomicU64,
-    /// 1 while D of the mirror rises together with the disk's.
+    /// 1 while D of the mirror rises together with D of the disk.
     pub(crate) follows_disk: AtomicU64,
 }
 
@@ -267,8 +267,8 @@ fn open_streams(
 }
 
 impl Wal {
-    /// Opens the log for a new incarnation. `disks[s]` is the disk of stream s. Segments for which `is_live` is false
-    /// are recycled, or removed if the log has a mirror: the restart has just made them void in the anchor.
+    /// Opens the log for a new incarnation. `disks[s]` is the disk of stream s. `is_live` is false for segments that
+    /// the restart has just voided in the anchor. These segments are recycled, or removed if the log has a mirror.
     pub fn open(
         disks: &[Arc<dyn Disk>],
         clock: Arc<dyn Clock>,
@@ -376,8 +376,8 @@ impl Wal {
     /// Returns `Ok` unless the log has stopped.
     ///
     /// # Errors
-    /// [`Error::Stopped`] after a failure, [`Error::Fenced`] if another process owns the log, and
-    /// [`Error::Displaced`] if its files are gone.
+    /// [`Error::Stopped`] after a failure. [`Error::Fenced`] if another process owns the log. [`Error::Displaced`] if
+    /// the log's files are gone.
     pub fn check(&self) -> Result<()> {
         match &*self.stopped.lock() {
             None => Ok(()),
@@ -403,8 +403,8 @@ impl Wal {
         now.max(last.unwrap_or(now).saturating_add(1))
     }
 
-    /// Returns the bytes that all streams have grown by since `from`, the beginning of a checkpoint; padding is
-    /// included.
+    /// Returns the number of bytes by which all streams together have grown since a checkpoint began at `from`. The
+    /// number includes padding.
     #[must_use]
     pub fn bytes_since(&self, from: &[Pos]) -> u64 {
         assert_eq!(from.len(), self.streams.len(), "a begin for each stream");
@@ -459,14 +459,16 @@ impl Wal {
         })
     }
 
-    /// Returns the bytes of blocks, including open ones, that are not durable on a rung. The sum is over all streams.
+    /// Returns the number of bytes in blocks that are not durable on a rung. Open blocks count too. The number is the
+    /// sum over all streams.
     #[must_use]
     pub fn waiting_bytes(&self, rung: Rung) -> u64 {
         let rung = self.in_force(rung);
         let of_stream = |s: &CachePadded<Stream>| {
             let end = s.inner.lock().end();
             let reached = s.reached[rung].load(Ordering::SeqCst);
-            // Other threads may have appended and flushed since `end` was read. In that case nothing waits.
+            // Other threads may have appended and flushed since `end` was read, up to a position beyond it. Then
+            // nothing waits.
             end.0.saturating_sub(reached)
         };
         self.streams.iter().map(of_stream).sum()

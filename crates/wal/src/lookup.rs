@@ -21,8 +21,8 @@ impl BlockHeader {
     }
 }
 
-/// Returns the block at `pos` of a segment's life, and its bytes; `None` if it is not whole. The segment has `bytes`
-/// bytes.
+/// Returns the header and the bytes of the block at `pos`; `None` if no whole block of the segment's life is there. The
+/// segment has `bytes` bytes.
 ///
 /// # Errors
 /// [`Error::Corrupt`] for a block that a newer build wrote; the disk's error.
@@ -64,7 +64,8 @@ pub(crate) fn block_at(
     Ok(block::decode(&whole).map(|header| (header, whole)))
 }
 
-/// Returns the error for a whole header that uses a field which must be zero for this build.
+/// Returns the error for a block of a newer build. The block's header is undamaged, but uses bytes that this build
+/// requires to be zero.
 pub(crate) fn newer_block(place: String, offset: u64) -> Error {
     Error::corrupt(
         place,

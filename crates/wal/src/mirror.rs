@@ -1,12 +1,12 @@
 //! The mirror: other machines that hold the log in memory. Another component reports how much of the log they hold.
 //!
 //! The log itself knows no nodes. A device receives the sealed blocks ([`Wal::ship_by`]) and sends them to the nodes.
-//! With [`Wal::raise_mirror`] it reports the position up to which the nodes hold a stream. While no node is in force, D
-//! of the mirror rises together with the disk's ([`Wal::mirror_follows_disk`]).
+//! With [`Wal::raise_mirror`] the device reports the position up to which the nodes hold a stream. While the mirror
+//! uses no node, D of the mirror rises together with D of the disk ([`Wal::mirror_follows_disk`]).
 //!
 //! # Invariants
-//! * On the mirror a stream never reaches a position that is not sealed.
-//! * D of the mirror never decreases, even if nodes are lost or the disk is behind the mirror.
+//! * The mirror never holds a stream beyond the stream's sealed end.
+//! * D of the mirror never decreases, even if nodes are lost or D of the disk is lower.
 
 use perdura_base::{Pos, Result, StreamId};
 
@@ -17,12 +17,12 @@ use crate::sync::Ordering;
 /// The limit of the tail, for a log with a mirror.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TailOptions {
-    /// The most bytes of a stream that may be sealed but not synced on disk; at least one block.
+    /// The maximum number of bytes of a stream that may be sealed but not synced on disk; at least one block.
     pub tail_bytes_max: u64,
 }
 
 impl Wal {
-    /// Returns the rung whose D is used for `rung`. Without a mirror this is always the disk.
+    /// Returns the rung whose D counts as D of `rung`. Without a mirror this is always the disk.
     #[inline]
     pub(crate) fn in_force(&self, rung: Rung) -> Rung {
         match rung {
@@ -31,7 +31,7 @@ impl Wal {
         }
     }
 
-    /// Returns the number of unsynced bytes of a stream if the tail is full and `bytes` more wait behind it.
+    /// Returns the number of unsynced bytes that a stream has if its tail is full and `bytes` more wait after the tail.
     pub(crate) fn beyond_tail(&self, bytes: u64) -> u64 {
         let tail = self
             .options
@@ -40,8 +40,8 @@ impl Wal {
         bytes.saturating_add(tail)
     }
 
-    /// Seals blocks of a stream, as far as the tail has room, and passes each to the device of
-    /// [`ship_by`](Self::ship_by). Writes nothing to the disk: later steps of the flusher write the same bytes. Returns
+    /// Seals blocks of a stream while the tail has room, and passes each block to the device of
+    /// [`ship_by`](Self::ship_by). Writes nothing to the disk. The flusher writes the blocks later, unchanged. Returns
     /// whether a block was sealed.
     ///
     /// # Errors
@@ -65,23 +65,23 @@ impl Wal {
     /// `end` that is not higher than an earlier one has no effect.
     ///
     /// # Panics
-    /// Panics if the log has no mirror, or if `end` is beyond the sealed blocks.
+    /// Panics if the log has no mirror or `end` is beyond the sealed blocks.
     pub fn raise_mirror(&self, stream: StreamId, end: Pos) {
         assert!(self.options.mirror.is_some(), "the log has no mirror");
         self.raise(&self.streams[usize::from(stream.0)], end);
     }
 
-    /// Sets whether D of [`Rung::Mirror`] rises with every advance of the disk. At first it does.
+    /// Sets whether D of [`Rung::Mirror`] rises whenever D of the disk rises. In a newly opened log it does.
     pub fn mirror_follows_disk(&self, follows: bool) {
         self.follows_disk
             .store(u64::from(follows), Ordering::SeqCst);
-        // If an advance of the disk did not see this change, the following loop sees that advance.
+        // A concurrent advance of the disk may miss this change. Then the following loop sees the advance.
         for s in &self.streams {
             self.follow_disk(s, Pos(s.reached[Rung::Disk].load(Ordering::SeqCst)));
         }
     }
 
-    /// Raises the mirror's position to the disk's, if the mirror follows the disk.
+    /// Raises the mirror's position to `end`, the position of the disk, if the mirror follows the disk.
     pub(crate) fn follow_disk(&self, s: &Stream, end: Pos) {
         if self.options.mirror.is_some() && self.follows_disk.load(Ordering::SeqCst) != 0 {
             self.raise(s, end);

@@ -1,18 +1,19 @@
-//! The numbers of operations: consecutive over all streams. They are the LSN for a component that needs an order of
+//! The numbers of operations, consecutive over all streams. They serve as LSNs for a component that needs an order of
 //! single operations.
 //!
 //! # EOSL
-//! Every operation with a number up to the *end of the stable log* is durable. EOSL is known without looking at
-//! operations. Closing an epoch reads the counter *before* it raises E, and keeps that value with the epoch's ends. An
-//! append reads E *before* it takes numbers, under its stream's lock. So if the closing has read a number, the append
-//! that took this number had read E before E rose. The operation's epoch is the closed one or older, and is durable
-//! together with it. If closing read the counter after raising E, the value could include an operation of the next
-//! epoch.
+//! Every operation with a number up to the *end of the stable log*, EOSL, is durable. The log computes EOSL without
+//! examining operations. Closing an epoch reads the counter of numbers *before* it raises E, and keeps that value with
+//! the epoch's ends. An append reads E *before* it takes numbers, under its stream's lock. So for each number up to
+//! that value, the append had read E before E rose. The operation's epoch is the closed epoch or an older one, so the
+//! operation is durable once the closed epoch is. If closing read the counter after raising E, the value could include
+//! an operation of the next epoch.
 //!
-//! Numbers that are taken while an epoch is being closed are above the value that the closing has read. Once the
-//! closing is complete, and as long as no frame of a newer epoch has been noted, all numbers taken so far are of the
-//! closed epoch or older. The reason is that an append notes its epoch before it takes numbers. So EOSL reaches the
-//! last number if nothing more is appended.
+//! An operation that is appended during the closing of an epoch has a number above that value, even if it belongs to
+//! the epoch. So the counter is read again when the closing is complete. If no epoch newer than the closed one is noted
+//! after this reading, the second value replaces the first. This is safe, because an append first notes its epoch and
+//! then takes numbers. So all numbers up to the second value belong to the closed epoch or an older one. EOSL reaches
+//! the last number if nothing more is appended.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Gsn, PartitionSet, StreamId};
@@ -61,7 +62,7 @@ impl Wal {
         Gsn(self.gsn.fetch_add(count, Ordering::SeqCst) + 1)
     }
 
-    /// Returns the highest number that has been assigned, in this life or an earlier one.
+    /// Returns the highest assigned operation number of this life and all earlier lives.
     #[must_use]
     pub fn last_gsn(&self) -> Gsn {
         Gsn(self.gsn.load(Ordering::SeqCst))

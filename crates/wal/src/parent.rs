@@ -1,12 +1,12 @@
-//! The database from whose history this database's own history branched off.
+//! The source of a restored database.
 
 use perdura_base::{Epoch, Uuid};
 
-/// The database from which this one was restored.
+/// The source database of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parent {
-    /// The uuid of that database.
+    /// The source's uuid.
     pub uuid: Uuid,
-    /// The last epoch of that database that the restored one contains.
+    /// The source's last epoch in the restored database.
     pub epoch: Epoch,
 }

@@ -1,12 +1,12 @@
-//! Placing a segment: a prepared file gets its name and its header, and the segment before it gets a mark.
+//! Placing a segment: a prepared file gets a name and a header, and the preceding segment gets a mark.
 //!
-//! All of this is durable before the first block of the segment is written. So a durable write of a block has to make
-//! only its own range durable. The thread that prepares files places the next segment while the current one is being
-//! written. A flusher that reaches the end of a segment before that places the next segment itself.
+//! All of this is durable before the first block of the segment is written. So a durable write of blocks has to make
+//! only the blocks durable. The thread that prepares files places the next segment while the current one is being
+//! written. If a flusher reaches the current segment's end before that, the flusher places the next segment.
 //!
 //! # Invariants
-//! * A segment gets its name before the segment before it is marked as followed. So a restart that finds the mark but
-//!   no next segment knows that the next one was lost.
+//! * A segment gets its name first. Then the preceding segment is marked as *followed*. So if a restart finds the mark
+//!   but no next segment, the next segment was lost.
 //! * At most one segment is placed ahead of the segment that is being written.
 
 use std::sync::Arc;
@@ -30,18 +30,18 @@ pub(crate) struct Placement {
     pub incarnation: Incarnation,
 }
 
-/// A segment that is about to become the next one of its stream.
+/// A file that will become a stream's next segment.
 #[derive(Clone, Copy)]
 pub(crate) struct Chained<'a> {
     pub next: &'a Segment,
-    /// True if the segment's header is to say that another segment follows.
+    /// True if the segment's header gets the mark *followed*.
     pub followed: bool,
-    /// The segment before it, whose header must say that a segment follows.
+    /// The preceding segment, to be marked as followed.
     pub before: Option<&'a Segment>,
 }
 
 impl Placement {
-    /// Returns the parts of the name of the segment with this span.
+    /// Returns the id of the segment that has this span. The segment's name is made from the id.
     pub fn id(&self, span: Span) -> SegmentId {
         SegmentId {
             stream: self.stream,
@@ -50,8 +50,8 @@ impl Placement {
         }
     }
 
-    /// Makes a file that already has a segment's name the next segment of the stream. It writes the file's header,
-    /// makes the name durable, and then writes the mark to the segment before it. Each step is durable before the next
+    /// Turns a file that already has a segment's name into the next segment of the stream. It writes the file's header,
+    /// makes the name durable, and then marks the preceding segment as followed. Each step is durable before the next
     /// one, and each may be repeated. `write` writes a header durably, except with a seeded bug.
     pub fn settle<E: From<Error>>(
         &self,
@@ -85,8 +85,8 @@ impl Placement {
 }
 
 impl Wal {
-    /// Places the next segment of a stream if a file for it is prepared and it is not placed yet. Returns whether a
-    /// segment was placed.
+    /// Places the next segment of a stream, unless it is already placed or no file is prepared for it. Returns whether
+    /// a segment was placed.
     ///
     /// # Errors
     /// Fails like [`flush_begin`](Self::flush_begin).
@@ -152,8 +152,8 @@ impl Wal {
                 assert!(state.placed.is_none(), "one thread places at a time");
                 state.placed = Some(segment);
                 self.troubles.clear(Trouble::Unplaced, stream);
-                // The header has been written, so if it was refused before, the refusal is over. While writes are
-                // refused because of a header, no other write would show that there is space again.
+                // The header has been written, so the disk no longer refuses it. The trouble must be cleared here:
+                // while a header is refused, no block is written, so no written block can clear it.
                 if !state.flights.has_refused() {
                     self.troubles.clear(Trouble::Refused, stream);
                 }
@@ -171,7 +171,7 @@ impl Wal {
         }
     }
 
-    /// Creates and places the segment. After a delay it may be called again: each part is done only once or is
+    /// Creates and places the segment. After a delay it may be called again: each step is taken only once or is
     /// idempotent.
     fn make_segment(
         &self,
@@ -190,7 +190,7 @@ impl Wal {
         let next = match half.take() {
             Some(named) => named,
             None => {
-                // After a failed open for want of a descriptor, the file already has its name.
+                // The file already has its name if an earlier call could not open it for want of a descriptor.
                 if !s.shelf.lock().is_placed(id) {
                     self.name_file(s, id, span).map_err(Failure::of_placing)?;
                 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of unit reads.
+/// Counts of unit reads. A unit is a sequence of blocks (module `unit`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnitReads {
     /// The number of reads. Each reads a whole unit.
@@ -11,7 +11,7 @@ pub struct UnitReads {
     pub bytes: u64,
 }
 
-/// A count of reads that several threads update.
+/// The number of unit reads, and the number of bytes read. Several threads update the two numbers.
 #[derive(Default)]
 pub(crate) struct CountedReads {
     reads: AtomicU64,

@@ -1,13 +1,13 @@
-//! Rewriting the blocks that a restart keeps but that may not be durable.
+//! Rewriting the blocks that a restart keeps, because they may not be durable.
 //!
-//! A restart reads blocks that the previous process wrote and may never have synced. The system returns them whether
-//! the disk has them or not. A sync now would prove nothing, because after a failed sync the kernel marks pages clean
-//! that never reached the disk. So the restart writes every block between the vouched end and the cut *again* and syncs
-//! them. It writes bytes whose checksums it has just compared. It does so before the anchor names the cut, and before a
-//! client sees a transaction.
+//! A restart reads blocks that the previous process wrote and may never have synced. The operating system may return
+//! blocks that are not on the disk. A sync alone would prove nothing: after a failed sync, the kernel marks pages as
+//! clean although they never reached the disk. So the restart writes every block between the vouched end and the cut
+//! *again*, and syncs. The restart has just compared the blocks' checksums. The rewrite is complete before the anchor
+//! names the cut, and before a client sees a transaction.
 //!
 //! # Invariants
-//! * The bytes written are the bytes read, so a rewrite that is interrupted at any moment leaves the log unchanged.
+//! * The restart writes exactly the bytes read, so an interrupted rewrite leaves the log unchanged.
 //! * Any number of interrupted restarts may repeat the rewrite.
 
 use std::ops::Range;
@@ -22,18 +22,18 @@ use crate::block;
 use crate::scan::{BlockRef, StreamScan};
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, encode_header};
 
-/// The bytes that one write covers. A longer block is written whole.
+/// The maximum number of bytes of one write, unless a single block is longer.
 const RUN_BYTES: u64 = 1 << 20;
 
-/// Turns a failed write or sync of the log into an error that stops the log, during a restart too.
+/// Turns the error of a write or sync during a restart into an error that stops the log.
 fn stopping(error: Error) -> Error {
     error.stopping("the log")
 }
 
 impl StreamScan {
-    /// Rewrites the newest incarnation's blocks from the vouched position to the last block kept, and the headers of
-    /// their segments. Then syncs the files and the directory. The caller has already dropped the blocks beyond the
-    /// cut. Returns the bytes of the rewritten blocks.
+    /// Rewrites the newest incarnation's blocks, from the vouched end to the last kept block. Rewrites the headers of
+    /// these blocks' segments too. Then syncs the files and the directory. The caller has already dropped the blocks
+    /// beyond the cut. Returns the number of bytes in the rewritten blocks.
     ///
     /// # Errors
     /// [`Error::Stopped`] if a write or sync fails, which is final. The disk's error if a read fails.
@@ -78,7 +78,8 @@ impl StreamScan {
         Ok(bytes)
     }
 
-    /// Returns the blocks from `first` on that are contiguous in one segment, at most about [`RUN_BYTES`].
+    /// Returns the indices of contiguous blocks of one segment, beginning with `first`. Together the blocks have at
+    /// most [`RUN_BYTES`] bytes, unless the first block alone has more.
     fn run_from(&self, first: usize) -> Range<usize> {
         let begin = &self.blocks[first];
         let mut end = first + 1;

@@ -1,14 +1,15 @@
 //! Room in the log: the files that exist for the next appends, and why more cannot be made.
 //!
 //! An append is admitted only if existing files have room for it, so that no accepted write waits for space on a full
-//! disk. [`Wal::admit`] compares two positions. When a stream comes close to the end of its files, admission requests
-//! the next file. If [`Wal::prepare_by`] has named a thread, that thread makes the file while writers wait. Otherwise
-//! the writer makes it.
+//! disk. [`Wal::admit`] compares two positions: where the stream would end, and where its files end. When a stream
+//! comes close to the end of its files, admission requests the next file. If [`Wal::prepare_by`] has named a thread,
+//! that thread makes the file while writers wait. Otherwise the writer makes it.
 //!
 //! # Invariants
 //! * For every position below a stream's `room_end` there is a file: a segment, or a spare of the size that the segment
 //!   at this position must have.
-//! * Each kind of trouble is set and cleared only by the action that it is named after, separately for each stream.
+//! * Each kind of [`Trouble`] records that one action failed. Only this action sets and clears the kind, separately for
+//!   each stream.
 
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::to_u64;
@@ -22,7 +23,7 @@ use crate::sync::Ordering;
 use crate::trouble::Trouble;
 
 impl Stream {
-    /// Publishes the position up to which files exist.
+    /// Publishes the end of the existing files.
     pub fn note_room(&self, shelf: &SegmentShelf) {
         let next = shelf.next_span();
         debug_assert!(
@@ -36,7 +37,8 @@ impl Stream {
         self.room_end.load(Ordering::Relaxed)
     }
 
-    /// Returns the end of the log if `bytes` more are appended, block headers included.
+    /// Returns the position of the stream's end after an append of `bytes` bytes. An eighth of `bytes` is added for
+    /// block headers.
     fn end_with(&self, bytes: u64) -> u64 {
         let bytes = bytes.saturating_add(bytes >> 3);
         (self.filled_end.load(Ordering::Relaxed)).saturating_add(bytes)
@@ -47,9 +49,10 @@ impl Stream {
         self.wanted_end.load(Ordering::Relaxed) > self.room()
     }
 
-    /// Returns whether the last attempt to make a file failed and that file is needed to reach `end`. This remains true
-    /// when the trouble is over because the existing files suffice for the common write. A writer that needs more is
-    /// then refused and does not wait. Its request makes the thread try again.
+    /// Returns whether `end` is beyond the existing files, and the last attempt to make a file failed. A writer that
+    /// needs room up to `end` is then refused and does not wait. But the writer's request makes the preparing thread
+    /// try again. The stream's [`Trouble`] does not decide this: it is cleared if the existing files suffice for the
+    /// usual write.
     fn is_unextended(&self, end: u64) -> bool {
         let at = self.unextended_at.load(Ordering::SeqCst);
         self.room() <= at && at < end
@@ -63,9 +66,9 @@ impl Wal {
         let _named_already = self.preparer.set(Box::new(wake));
     }
 
-    /// Forbids or allows new files for the log. Frames that were accepted still get files. While new files are
-    /// forbidden, writes are refused once the existing files are full, as on a full disk. The error says that the log
-    /// waits to be archived. The caller is a component that limits the part of the log that is kept.
+    /// Forbids or allows new files for the log. Accepted frames still get files. While new files are forbidden, writes
+    /// are refused once the existing files are full, as on a full disk. The error says that the log waits to be
+    /// archived. With this function the caller limits the size of the log that waits to be archived.
     pub fn hold_growth(&self, held: bool) {
         self.is_held.store(u64::from(held), Ordering::SeqCst);
     }
@@ -89,7 +92,7 @@ impl Wal {
         self.troubles.has(Trouble::Full) || (is_refused && !self.lacks_means())
     }
 
-    /// Returns whether the system refused the last write of the log for want of memory or descriptors.
+    /// Returns whether the operating system refused the last write of the log for want of memory or descriptors.
     fn lacks_means(&self) -> bool {
         self.shortages.load(Ordering::Relaxed) != 0
     }
@@ -101,13 +104,13 @@ impl Wal {
         self.troubles.any()
     }
 
-    /// Returns whether the files of a stream have room for `bytes` more and for everything that is appended without
-    /// admission. That is the open block, the marks of a checkpoint, and a beacon.
+    /// Returns whether the files of a stream have room for `bytes` more. The files must also have room for all appends
+    /// without admission: the open block, the marks of a checkpoint, and a beacon.
     pub(crate) fn has_room(&self, s: &Stream, bytes: usize) -> bool {
         self.end_for(s, bytes) <= s.room()
     }
 
-    /// Returns the position up to which files must exist if `bytes` more are appended to a stream.
+    /// Returns the position that a stream's files must reach so that `bytes` more have room.
     fn end_for(&self, s: &Stream, bytes: usize) -> u64 {
         s.end_with(to_u64(bytes)).saturating_add(self.reserve())
     }
@@ -116,7 +119,8 @@ impl Wal {
         2 * to_u64(self.options.block_bytes_max) + 4 * to_u64(SECTOR_BYTES)
     }
 
-    /// Makes files for `bytes` more in a stream, or requests them if there is a thread that makes them.
+    /// Requests files for `bytes` more in a stream from the thread that makes files. Without this thread, makes the
+    /// files.
     pub fn ask_for_room(&self, stream: StreamId, bytes: usize) {
         let s = &self.streams[usize::from(stream.0)];
         let end = self.end_for(s, bytes);
@@ -130,9 +134,9 @@ impl Wal {
         }
     }
 
-    /// Returns whether a caller that must not be refused should make its writers wait. That is so if every stream has
-    /// half of the permitted bytes waiting for the flusher, or if the files for `bytes` more are still being prepared.
-    /// Requests those files.
+    /// Returns whether writers should wait, for a caller whose appends must not be refused. The writers should wait if,
+    /// in every stream, half the permitted bytes wait for the flusher. They should also wait while files with room for
+    /// `bytes` more are being made. Requests missing files.
     #[must_use]
     pub fn is_behind(&self, bytes: usize) -> bool {
         let max = self.beyond_tail(self.options.queue_bytes_max / 2);
@@ -140,8 +144,8 @@ impl Wal {
         is_queue_long || self.awaits_room(bytes)
     }
 
-    /// Returns whether a stream waits for files with room for `bytes` more and for everything that is admitted in the
-    /// meantime.
+    /// Returns whether a writer must wait until the files of the idlest stream have room for `bytes` more. The files
+    /// must also have room for everything that is admitted during the wait. Requests missing files.
     pub(crate) fn awaits_room(&self, bytes: usize) -> bool {
         let stream = self.idlest();
         let s = &self.streams[usize::from(stream.0)];
@@ -189,9 +193,9 @@ impl Wal {
         Err(Error::LogFull(why.into()))
     }
 
-    /// Returns whether accepted blocks wait for a disk that is full or fails, so that waiting for the flushers would
-    /// not help. An epoch is durable only when every stream has its part, so one stuck stream delays all of them. As
-    /// long as every stream has room in its existing files, the flushers make progress.
+    /// Returns whether accepted blocks wait for a full or failing disk. Waiting for the flushers would then not help.
+    /// An epoch is durable only when every stream has the epoch's part, so one stuck stream delays all streams. As long
+    /// as every stream has room in its existing files, the flushers make progress.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
         self.troubles.has(Trouble::Refused) || (self.is_short() && !self.have_all_room())
@@ -208,8 +212,8 @@ impl Wal {
         !self.is_short() && !s.is_unextended(self.end_for(s, bytes))
     }
 
-    /// Returns whether every stream has room for everything that is appended without admission. Requests room for the
-    /// streams that lack it.
+    /// Returns whether every stream has room for the appends that need no admission. Requests room for each stream that
+    /// lacks it.
     fn have_all_room(&self) -> bool {
         (0..self.streams()).map(StreamId).all(|stream| {
             let s = &self.streams[usize::from(stream.0)];
@@ -220,10 +224,10 @@ impl Wal {
         })
     }
 
-    /// Places the next segment of a stream if its file is prepared, and prepares another file if one is due. One is due
-    /// if the files ahead have less than half of its size, or less than a writer has requested. Returns whether a file
-    /// was made. The call is slow, because it fills the whole file with zeros. It holds no lock that a writer takes,
-    /// and calls `pause` after each part unless writers wait.
+    /// Places a stream's next segment if the segment's file is prepared. Also prepares another file if one is due. A
+    /// file is due if the room ahead is less than half of the file's size, or less than a writer has requested. Returns
+    /// whether a file was made. The call is slow, because it fills the whole file with zeros. It holds no lock that a
+    /// writer takes, and calls `pause` after each part of the file unless writers wait.
     ///
     /// # Errors
     /// Fails with the disk's error. The caller may call it again.
@@ -240,7 +244,7 @@ impl Wal {
         let next = s.shelf.lock().next_span();
         let filled_end = s.filled_end.load(Ordering::Relaxed);
         if !s.is_starved() && next.start.0.saturating_sub(filled_end) > next.bytes / 2 {
-            // A checkpoint may have freed files while the disk was full.
+            // The disk may have been full until a checkpoint freed files, so the trouble is cleared.
             self.note_prepared(stream, Ok(()));
             return Ok(false);
         }
@@ -294,8 +298,8 @@ impl Wal {
         }
     }
 
-    /// Removes the spares that were made for a writer that is now refused, because on a full disk other writers need
-    /// the space. The remaining files have room for the common write.
+    /// Removes the spares that were made for a writer that is now refused. The disk is full, and the disk's other users
+    /// need the space. The remaining files have room for the usual write.
     fn give_back(&self, s: &Stream) {
         let mut shelf = s.shelf.lock();
         let filled_end = s.filled_end.load(Ordering::Relaxed);
@@ -307,8 +311,8 @@ impl Wal {
         assert!(s.room() <= before, "giving files back makes no room");
     }
 
-    /// Ensures that the flusher has a spare of this size. Usually one exists already. The exceptions are appends beyond
-    /// everything admitted, and the first segment of a life.
+    /// Ensures that the flusher has a spare of this size, which usually exists already. No spare exists for the first
+    /// segment of a life, or if more was appended than was admitted.
     pub(crate) fn ensure_spare(&self, stream: StreamId, bytes: u64) -> Result<()> {
         let s = &self.streams[usize::from(stream.0)];
         assert!(

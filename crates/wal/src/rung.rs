@@ -1,4 +1,4 @@
-//! Rungs: the media on which a commit can be durable. The durable epoch is known for each of them.
+//! Rungs: the media for durable commits. Each rung has its own durable epoch.
 //!
 //! The durable epoch D is always D *of a rung*. A caller names the rung that it relies on. A reply waits for the rung
 //! of its session. Checkpoints, truncation, beacons and the anchor's vouching rely on [`Rung::Disk`], because a restart
@@ -8,15 +8,14 @@
 //! # Invariants
 //! * D of a rung never decreases.
 //! * The ends of an epoch are kept until every rung has passed it.
-//! * Neither rung is always ahead: the mirror may be ahead of the disk, and a node that is stuck may keep it behind.
+//! * The mirror may be ahead of the disk. The disk may be ahead of a mirror with a stuck node.
 
 use crossbeam_utils::CachePadded;
 use perdura_base::Epoch;
 
 use crate::sync::AtomicU64;
 
-/// A medium on which an epoch can be durable. A new rung needs a variant, an entry in `ALL`, and a caller that raises
-/// it.
+/// A medium for durable epochs. A new rung needs a variant, an entry in `ALL`, and a caller that raises the rung's D.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rung {
     /// The segments on the log's disks, after a sync.
@@ -63,7 +62,7 @@ impl<T> std::ops::IndexMut<Rung> for PerRung<T> {
     }
 }
 
-/// D of each rung. Each is on a cache line by itself, because every reply reads it.
+/// D of each rung. Each D has a separate cache line, because every reply reads a D.
 pub(crate) type DurableEpochs = PerRung<CachePadded<AtomicU64>>;
 
 impl DurableEpochs {
@@ -72,7 +71,7 @@ impl DurableEpochs {
     }
 }
 
-/// The durable epoch of every rung, all read at about the same time.
+/// The durable epochs of all rungs, read one after another within a short time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reached(PerRung<Epoch>);
 

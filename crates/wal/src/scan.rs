@@ -1,5 +1,5 @@
-//! Scanning a stream. A scan finds the blocks that count, the end of the log, and the evidence that the blocks give for
-//! the durable epoch.
+//! Scanning a stream. A scan finds the valid blocks of each life up to the life's cut. It also finds the end of the
+//! log, and the evidence that the blocks give for the durable epoch.
 
 use std::sync::Arc;
 
@@ -25,26 +25,26 @@ pub const COPIED: &str = "If this is a copy of a running database, the database 
 
 /// The bytes that one read covers.
 const READ_BYTES: usize = 1 << 20;
-/// The length from which on a block is long. In a hop from header to header only the header of a long block is read.
+/// The minimum length of a long block. A scan that hops from header to header reads only the header of a long block.
 const LONG_BLOCK_BYTES: u64 = 32 << 10;
-/// The bytes that a hop reads after a block that is not long. If they include parts of long blocks, these are read
-/// again when they are played, which takes time on a slow disk.
+/// The number of bytes that the scan reads after a short block. The bytes begin with the next block's header. If that
+/// block is long, a replay reads these bytes again, which takes time on a slow disk.
 const SHORT_READ_BYTES: usize = 32 << 10;
-/// The disk is advised to read this number of bytes ahead of a hop. It then reads the log sequentially and at its full
-/// rate. Without the advice each hop would wait for the disk once. The bytes that hops skip are needed later, when they
-/// are played.
+/// The number of bytes after the current header that the scan advises the disk to read ahead. The disk then reads the
+/// log sequentially and at its full rate. Without the advice the scan would wait for the disk at each header. The
+/// replay later needs the skipped bytes, too.
 const ADVICE_BYTES: u64 = 4 << 20;
 
-/// The bodies that a scan checks, and the faults that are errors.
+/// The bodies to check in a scan, and the faults to report as errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// All bodies.
     All,
-    /// All bodies, for a caller that salvages whole blocks. A segment that is known to be missing is not an error.
+    /// All bodies, for a caller that salvages whole blocks. A segment known to be missing is not an error.
     Salvage,
-    /// Only the bodies in doubt, whose epoch is above every durable epoch named in the stream. The scan skips the other
-    /// bodies and hops from header to header. Those bodies must be whole. They are checked when they are read, and
-    /// damage is then an error and not an end of the log.
+    /// Only the bodies of blocks in doubt. A block is in doubt if its epoch is above every durable epoch named in the
+    /// stream. The scan skips the bodies of older blocks and hops from header to header. The skipped bodies must be
+    /// whole. A later read checks a skipped body, and damage is then an error, not an end of the log.
     InDoubt,
 }
 
@@ -55,28 +55,27 @@ pub struct BlockRef {
     pub pos: Pos,
     /// The length of the frames in its body, bytes.
     pub body_len: u32,
-    /// The offset in the body of the first frame that starts in this block.
+    /// The offset of the first frame that starts in this block, in bytes from the start of the block's body.
     pub first_frame: u32,
     /// The commit epoch of the block.
     pub epoch: Epoch,
     /// The highest checkpoint epoch among the tags of its records.
     pub ckpt_epoch: CkptEpoch,
-    /// The wall clock when the block was written, microseconds since 1970.
+    /// The wall-clock time at which the block was written, in microseconds since 1970.
     pub wall_us: u64,
     /// The partitions that its frames touch.
     pub partitions: PartitionSet,
     /// The kinds of frames in the block.
     pub holds: Holds,
-    /// For the last block of its epoch: every operation with a number up to this one is of this epoch or an older one.
-    /// Otherwise 0.
+    /// For an epoch's last block: all operations up to this number belong to this epoch or an older epoch. Otherwise 0.
     pub eosl: Gsn,
-    /// The life of the database in which the block was written.
+    /// The life of the database that wrote the block.
     pub incarnation: Incarnation,
     pub(crate) segment: usize,
 }
 
 impl BlockRef {
-    /// Returns the position at which the block ends.
+    /// Returns the block's end.
     #[must_use]
     pub fn end(&self) -> Pos {
         Pos(self.pos.0 + block::block_len(to_usize(u64::from(self.body_len))))
@@ -87,7 +86,7 @@ pub(crate) struct OpenSegment {
     pub(crate) id: SegmentId,
     pub(crate) file: Arc<dyn File>,
     pub(crate) header_fault: Option<String>,
-    /// The error for a file of the wrong size. It is reported unless the log never reached this segment.
+    /// The error for a file of the wrong size. It is reported only if the log reached this segment.
     pub(crate) size_fault: Option<Error>,
     /// True if the segment has a block beyond the log's end.
     has_late_block: bool,
@@ -102,11 +101,12 @@ pub struct StreamScan {
     pub stream: StreamId,
     /// The blocks that count, oldest first, without a gap.
     pub blocks: Vec<BlockRef>,
-    /// The position at which the contiguous valid blocks end.
+    /// The end of the contiguous valid blocks.
     pub valid_end: Pos,
     /// The facts that the blocks prove, including blocks beyond a gap.
     pub evidence: Evidence,
-    /// Why the block at `valid_end` does not count. `None` if there are only zeros or old bytes.
+    /// The reason that the block at `valid_end` does not count. `None` if that position has only zeros or old bytes, or
+    /// is in no segment.
     pub torn: Option<String>,
     /// Notes for the operator about damage that loses nothing.
     pub notes: Vec<String>,
@@ -121,12 +121,12 @@ struct Scanner<'a> {
     stream: StreamId,
     out: &'a mut StreamScan,
     check: Check,
-    /// The least number of bytes that a read fetches, except at the end of a file.
+    /// The minimum number of bytes that a read fetches, except at the end of a file.
     ahead: usize,
     buf: Vec<u8>,
     /// The segment and the offset of the bytes in the buffer.
     held: Option<Held>,
-    /// The segment of the last advice, and the offset up to which the disk was advised to read.
+    /// The last advice to the disk: a segment, and the offset in its file up to which the disk should read ahead.
     advised: (usize, u64),
 }
 
@@ -136,8 +136,8 @@ struct Held {
     len: usize,
 }
 
-/// Scans a stream from `from`: the closed lives up to their cuts, then the newest life as far as its blocks are valid.
-/// After that it searches a limited distance beyond the end for evidence.
+/// Scans a stream from `from`: the closed lives up to their cuts, then the valid blocks of the newest life. After that
+/// it searches a limited distance beyond the end for evidence.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if a block below a closed life's cut is damaged or missing (with [`Check::InDoubt`] only its
@@ -216,7 +216,7 @@ fn damaged(stream: StreamId, inc: Incarnation, pos: Pos, cut: Pos, found: &str) 
     )
 }
 
-/// Opens the segments of these lives that exist in a stream, in the order of their names.
+/// Opens the existing segments of a stream that belong to these lives. Returns them in the order of their names.
 pub(crate) fn open_segments(
     disk: &dyn Disk,
     lives: &Lives<'_>,
@@ -282,7 +282,7 @@ fn span_of(sizes: SegmentSizes, id: SegmentId, life: Pos) -> Result<Span> {
     })
 }
 
-/// Fails if a file does not have the length of its segment. A file has that length as long as it has a segment's name.
+/// Fails if a file does not have the length of its segment. A file gets that length before it gets the segment's name.
 fn check_size(id: SegmentId, span: &Span, len: u64) -> Result<()> {
     if len == span.bytes {
         return Ok(());
@@ -298,8 +298,7 @@ fn check_size(id: SegmentId, span: &Span, len: u64) -> Result<()> {
 }
 
 impl Scanner<'_> {
-    /// Follows valid blocks of one incarnation from `from`. Returns the position at which they end, which is not beyond
-    /// `limit`.
+    /// Follows valid blocks of one incarnation from `from`. Returns the blocks' end, which is not beyond `limit`.
     fn contiguous(&mut self, inc: Incarnation, from: Pos, limit: Option<Pos>) -> Result<Pos> {
         let mut pos = from;
         while limit.is_none_or(|limit| pos < limit) {
@@ -338,8 +337,8 @@ impl Scanner<'_> {
         Ok(pos)
     }
 
-    /// Checks the bodies of the newest incarnation's blocks that are in doubt, oldest first. The first damaged one ends
-    /// the stream.
+    /// Checks the bodies of the blocks in doubt, oldest first. Only blocks of the newest incarnation can be in doubt.
+    /// Returns the end of the stream. The first damaged block ends the stream.
     fn check_doubtful(&mut self, inc: Incarnation, end: Pos, vouched: Epoch) -> Result<Pos> {
         let named = self.out.evidence.durable;
         let vouched = named.map_or(vouched, |(epoch, _)| vouched.max(epoch));
@@ -359,8 +358,8 @@ impl Scanner<'_> {
         Ok(end)
     }
 
-    /// Fails if the stream ends exactly at the end of a segment that is marked as followed, because its next segment
-    /// was lost.
+    /// Fails if the next segment was lost: the stream ends exactly with a segment marked as followed, and the next
+    /// segment does not exist.
     fn check_end(&self, inc: Incarnation, end: Pos) -> Result<()> {
         let lost = self.out.segments.iter().any(|segment| {
             let of_inc = segment.id.incarnation == inc;
@@ -385,8 +384,8 @@ impl Scanner<'_> {
         ))
     }
 
-    /// Searches for valid blocks beyond the end, because they prove what the stream should contain. After a crash,
-    /// blocks that were in flight may be there, but no farther from the end than the bytes that may be in flight.
+    /// Searches for valid blocks beyond the end of the stream. Such blocks are evidence of what the stream should
+    /// contain. After a crash, blocks that were in flight may be there, within the limit for bytes in flight.
     fn beyond(&mut self, inc: Incarnation, end: Pos) -> Result<()> {
         let sector = to_u64(SECTOR_BYTES);
         let mut pos = Pos(end.0 + sector);
@@ -419,8 +418,8 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Fails if a segment of the wrong size may have had blocks. Segments of the newest life are made ahead. So a
-    /// segment that the log has not reached is empty, and its damage loses nothing.
+    /// Fails if a segment of the wrong size may have had blocks. Segments of the newest life are made before the log
+    /// reaches them. Such a segment is empty until then, so its damage loses nothing.
     fn check_sizes(&mut self, open: Incarnation, end: Pos) -> Result<()> {
         for segment in &mut self.out.segments {
             let Some(fault) = segment.size_fault.take() else {
@@ -451,9 +450,9 @@ impl Scanner<'_> {
         }
     }
 
-    /// Notes a segment whose header is damaged but whose blocks are valid. Nothing is lost, because each block names
-    /// its database, stream, incarnation and position. But a crash cannot cause this: the header is durable before the
-    /// first block, and a torn mark does not count as damage.
+    /// Adds a note for the operator about a segment with a damaged header but valid blocks. Nothing is lost, because
+    /// each block names its database, stream, incarnation and position. But a crash cannot damage a header: the header
+    /// is durable before the first block, and a torn mark does not count as damage.
     fn doubt_header(&mut self, segment: usize) {
         let segment = &mut self.out.segments[segment];
         if let Some(fault) = segment.header_fault.take() {
@@ -464,8 +463,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Notes a segment that is not marked as followed although valid blocks follow in `next`. Nothing is lost. But if
-    /// `next` had been lost, the restart would not have detected it.
+    /// Adds a note for the operator if a segment lacks the mark *followed* but the segment after it, `next`, has valid
+    /// blocks. Nothing is lost. But without the mark, a restart would not have detected a loss of `next`.
     fn doubt_mark(&mut self, next: usize) {
         let Some(block) = self.out.blocks.last() else {
             return;
@@ -487,8 +486,8 @@ impl Scanner<'_> {
         })
     }
 
-    /// Returns the block at a position, or why there is no block. The reason is `None` if there are only zeros or old
-    /// bytes.
+    /// Returns the block at a position, or the reason why no block counts there. The reason is `None` if the position
+    /// has only zeros or old bytes, or is in no segment.
     fn block_at(
         &mut self,
         inc: Incarnation,
@@ -531,7 +530,8 @@ impl Scanner<'_> {
         Ok(Err(Some("a body whose checksum does not match".into())))
     }
 
-    /// Advises the disk to read ahead of `offset`, at least half of [`ADVICE_BYTES`].
+    /// Advises the disk to read ahead from `offset` on. Does nothing if earlier advice covers at least half of
+    /// [`ADVICE_BYTES`] after `offset`, or the rest of the segment.
     fn advise(&mut self, segment: usize, offset: u64) {
         let told = match self.advised {
             (of, to) if of == segment && offset <= to => to,
@@ -583,7 +583,7 @@ impl StreamScan {
     /// Drops the blocks at or beyond `cut`, which are void.
     ///
     /// # Panics
-    /// Panics if the scan ends before `cut`. A restart never decides such a cut.
+    /// Panics if the scan ends before `cut`. A restart never decides a cut beyond the scan's end.
     pub fn cut_at(&mut self, cut: Pos) {
         assert!(
             cut <= self.valid_end,

@@ -4,31 +4,34 @@
 //! order determines the permitted parallelism and the restart methods.
 //!
 //! Each database has one scheme, which defines the meaning of its groups or page records. The log may also have
-//! *ordered* frames, which change rows of key-addressed tables. Their schemes are variants here as well, but no
-//! database has one of them.
+//! *ordered* frames, which change rows of key-addressed tables. Ordered frames have schemes too. These schemes are
+//! variants here, but never the scheme of a database.
 //!
 //! # Source
 //! *Differential Logging* (000), section 5.1: the paper measures DL1P, DL2P and PL2P. `Differential` is DL1P in
-//! executor mode, where the log has only whole committed transactions. *Rethinking Main Memory OLTP Recovery* (001):
-//! `Command`, and its baseline `Value`. *Implementing Performance Competitive Logical Recovery* (002): `Logical` and
-//! `Physiological`.
+//! executor mode, where the log has only whole committed transactions. `Command` and its baseline `Value` are from
+//! *Rethinking Main Memory OLTP Recovery* (001). `Logical` and `Physiological` are from *Implementing Performance
+//! Competitive Logical Recovery* (002).
 
 /// A logging scheme. A database's scheme is fixed when the database is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
     /// Executor mode: one group of sparse XOR records for each committed transaction.
     Differential,
-    /// Steal mode, XOR records, one pass; rollbacks outside checkpoint windows are not logged.
+    /// Steal mode: the log has XOR records, and a restart makes one pass. Rollbacks outside checkpoint windows are not
+    /// logged.
     Dl1p,
-    /// Steal mode, XOR records, two passes; every rollback is logged as compensation.
+    /// Steal mode: the log has XOR records, and a restart makes two passes. Every rollback is logged as compensation.
     Dl2p,
-    /// Steal mode, before and after images in a global order, two passes, every rollback logged.
+    /// Steal mode: the log has before images and after images in a global order, and a restart makes two passes. Every
+    /// rollback is logged.
     Pl2p,
     /// Executor mode: the rows that a committed transaction changed, identified by their keys.
     Value,
     /// Executor mode: the procedure that a committed transaction called, and its arguments.
     Command,
-    /// Executor mode: nothing is logged. A crash loses everything that is not in the newest image. For measurements.
+    /// Executor mode: nothing is logged. A crash loses everything that is not in the newest image. This scheme is for
+    /// measurements.
     Unlogged,
     /// Keyed mode: operations on rows by key, and the tree's notes about its pages (Δ and BW records).
     Logical,
@@ -36,11 +39,10 @@ pub enum Scheme {
     Physiological,
 }
 
-/// The way in which transactions run and change pages.
+/// The mode of running transactions and changing pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// A transaction holds the latches of its partitions until it commits. The log has only whole committed
-    /// transactions.
+    /// A transaction holds partition latches until the commit. The log has only whole committed transactions.
     Executor,
     /// Transactions interleave and change pages before they commit.
     Steal,
@@ -52,9 +54,9 @@ pub enum Mode {
 /// The check that keeps a record from being applied twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
-    /// The record's tag is compared with the image's epoch.
+    /// The checkpoint epoch in the record's tag is compared with the image's epoch.
     CheckpointEpoch,
-    /// No check is needed: assigning an image twice has the same result as assigning it once.
+    /// No check is needed, because assigning an image twice is harmless.
     Assignment,
     /// The transaction's sequence number is compared with the partition's number in the image.
     PartitionSequence,
@@ -67,13 +69,14 @@ pub enum Guard {
 /// The order that replay must keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// No order: any stream, any direction, any number of players, before or after the image's pages.
+    /// No order. Any number of threads may replay any stream in any direction, before or after the image's pages are
+    /// loaded.
     Free,
-    /// Changes of one slot in the order in which they were made.
+    /// The changes of one slot in their original order.
     PerSlot,
-    /// Transactions of one partition in the order in which they committed, after everything else.
+    /// Commit order within each partition. The transactions are replayed after everything else.
     PerPartition,
-    /// Operations in the order of their numbers, after everything else.
+    /// The order of the operations' numbers. The operations are replayed after everything else.
     ByNumber,
 }
 
@@ -167,8 +170,8 @@ impl Scheme {
         }
     }
 
-    /// Returns whether pages have rows of tables, which a restart indexes. In the other modes a row is addressed by
-    /// page and slot, or is in a tree.
+    /// Returns whether the pages contain rows of tables. A restart then builds indexes of the rows. Without tables, a
+    /// row is addressed by page and slot, or is in a tree.
     #[must_use]
     pub fn has_tables(self) -> bool {
         self.mode() == Mode::Executor
@@ -180,8 +183,8 @@ impl Scheme {
         self.mode() == Mode::Keyed
     }
 
-    /// Returns whether each record has an update number of its page. With it a restart detects a lost or doubled
-    /// record.
+    /// Returns whether each record has a number that counts the updates of its page. From this number a restart detects
+    /// a lost or doubled record.
     #[must_use]
     pub fn counts_updates(self) -> bool {
         match self {
@@ -209,7 +212,7 @@ impl Scheme {
         }
     }
 
-    /// Returns the order that replay must keep, which follows from the guard.
+    /// Returns the order that replay must keep. The guard determines the order.
     #[must_use]
     pub fn order(self) -> Order {
         match self.guard() {

@@ -1,16 +1,16 @@
 //! Sealing: the step that completes blocks, between the appends and the flusher.
 //!
 //! ```text
-//! open ──full, or its epoch is closed──► filled ──its epoch's ends are known──► sealed ──► tail
+//! open ──full, or epoch closed──► filled ──epoch's ends known──► sealed ──► tail
 //! ```
-//! A sealed block has its header and checksums. Its bytes never change again, and every medium of the log has the same
-//! bytes. The block waits in the *tail* of its stream (`tail`) until the flusher writes it. When the tail is full,
-//! sealing stops. A device that copies the log to other machines ([`Wal::ship_by`]) receives each block as it enters
-//! the tail. With such a device, [`Wal::ship_step`] seals blocks without writing them.
+//! A sealed block has its header and checksums. The bytes of a sealed block never change again, and are equal on every
+//! medium of the log. The block waits in the stream's *tail* (`tail`) for the flusher. When the tail is full, sealing
+//! stops. A device that copies the log to other machines ([`Wal::ship_by`]) receives each block when the block enters
+//! the tail. For a copying device, [`Wal::ship_step`] seals blocks but does not write.
 //!
 //! # Invariants
 //! * Blocks enter the tail in the order of their positions and without a gap.
-//! * A block enters the tail once. A repeated write writes the same bytes.
+//! * A block enters the tail once. A repeated write does not change the bytes.
 //! * The durable epoch that a sealed block names was reached before the block was sealed.
 
 use perdura_base::flaw::{Flaw, armed};
@@ -28,15 +28,16 @@ use crate::tail::{Sealed, SealedBlock, Tail};
 const SHORT: usize = 4;
 
 impl Wal {
-    /// Names the device that receives each sealed block before the block is written. It receives the blocks of a stream
-    /// in order. The thread that seals a block calls the device and holds only the lock of the flusher's state. Only
-    /// the first call of this function has an effect.
+    /// Sets the device that receives each sealed block before the block is written. The device receives the blocks of a
+    /// stream in order. The thread that seals a block calls the device. During this call, the thread holds only one
+    /// lock, the lock of the flusher's state. Only the first call of this function has an effect.
     pub fn ship_by(&self, ship: impl Fn(Sealed<'_>) + Send + Sync + 'static) {
         let _named_already = self.ship.set(Box::new(ship));
     }
 
-    /// Seals blocks of a stream as far as the tail has room. The last block of an epoch also needs the epoch's ends,
-    /// which are known once the closing of the epoch has visited every stream. Returns whether a block was sealed.
+    /// Seals blocks of a stream while the tail has room. The header of an epoch's last block contains the epoch's ends.
+    /// So this block is sealed only after the epoch has been closed in every stream. Returns whether any block was
+    /// sealed.
     pub(crate) fn seal_step(&self, stream: StreamId, s: &Stream, tail: &mut Tail) -> bool {
         let mut has_sealed = false;
         while let Some(filled) = self.take_filled(s, tail) {
@@ -92,8 +93,8 @@ impl Wal {
         let (pos, len) = (filled.pos, to_usize(filled.block_len()));
         let mut buf = filled.buf;
         block::seal(&header, &mut buf[..len]);
-        // On a log with a mirror, many blocks wait to be copied to disk. If a short block kept a buffer for the longest
-        // block, the next block would have to allocate memory, which costs more than the whole commit.
+        // On a log with a mirror, many blocks wait to be copied to disk. If a short block kept a buffer of the maximum
+        // length, the next block would have to allocate memory, which costs more than the whole commit.
         if self.options.mirror.is_some() && len <= buf.len() / SHORT {
             let mut inner = s.inner.lock();
             let mut short = inner.short_buf(len);

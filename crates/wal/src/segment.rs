@@ -8,7 +8,7 @@ use perdura_base::{Incarnation, Pos, StreamId, Uuid};
 
 /// The directory of log segments on each log disk.
 pub const LOG_DIR: &str = "log";
-/// The size of a segment's header, which precedes the first block, bytes.
+/// The size of a segment's header in bytes. The first block follows the header.
 pub const SEGMENT_HEADER_BYTES: u64 = 4096;
 
 /// The number of digits of the highest 64-bit number.
@@ -17,7 +17,7 @@ const DIGITS_MAX: usize = 20;
 const PATH_BYTES: usize = 48;
 const MAGIC: &[u8; 4] = b"PSEG";
 const CRC_AT: usize = 4092;
-/// The offset of the mark in the header that another segment follows.
+/// The offset of the mark *followed* in the header.
 const FOLLOWED_AT: usize = 7;
 
 /// The parts of a segment's name.
@@ -27,7 +27,7 @@ pub struct SegmentId {
     pub stream: StreamId,
     /// The position of the first byte after the header.
     pub start: Pos,
-    /// The life of the database to which the segment belongs.
+    /// The life of the database that made the segment.
     pub incarnation: Incarnation,
 }
 
@@ -55,10 +55,11 @@ impl SegmentId {
         prefix
     }
 
-    /// Parses a file name that [`path`](Self::path) has made, without the directory.
+    /// Parses the file name of a segment: the part of [`path`](Self::path) after the directory. Returns `None` for any
+    /// other name.
     #[must_use]
     pub fn parse(name: &str) -> Option<SegmentId> {
-        // No log reaches this position, so a name with a higher one is not a segment's.
+        // No log reaches this position, so a name with a higher position is not the name of a segment.
         const START_MAX: u64 = 1 << 62;
         let rest = name.strip_prefix('s')?.strip_suffix(".log")?;
         let (stream, rest) = rest.split_once('-')?;
@@ -101,7 +102,7 @@ fn padded(digits: &str, width: usize) -> Option<u64> {
     is_number.then(|| digits.parse().ok()).flatten()
 }
 
-/// Returns the header of a segment. `followed` is true if the stream continues in a next segment whose name is durable.
+/// Returns the header of a segment. `followed` is true if the stream's next segment has a durable name.
 #[must_use]
 pub(crate) fn encode_header(
     id: SegmentId,
@@ -132,15 +133,15 @@ pub(crate) fn encode_header(
 
 const OTHER_DATABASE: &str = "it belongs to database";
 
-/// Returns whether a fault that [`check_header`] returned means that the segment belongs to another database.
+/// Returns whether a fault of [`check_header`] says that the segment belongs to another database.
 #[must_use]
 pub fn is_foreign(fault: &str) -> bool {
     fault.starts_with(OTHER_DATABASE)
 }
 
-/// Returns the mark of a header, and whether the header's checksum is correct for it. Mark and checksum are in
-/// different disk sectors. So a crash while the mark is being written may leave a new mark with an old checksum, or an
-/// old mark with a new one.
+/// Returns the mark of a header, and whether the header's checksum is correct. Mark and checksum are in different disk
+/// sectors. So a crash while the mark is being written may leave a new mark with an old checksum, or an old mark with a
+/// new checksum. For a torn mark, returns 0 and true.
 fn whole_mark(bytes: &[u8]) -> Option<(u8, bool)> {
     let (covered, crc) = bytes.get(..SECTOR_BYTES)?.split_at(CRC_AT);
     let crc = u32::from_le_bytes(crc.try_into().ok()?);
@@ -153,12 +154,12 @@ fn whole_mark(bytes: &[u8]) -> Option<(u8, bool)> {
     }
     let mut other = covered.to_vec();
     other[FOLLOWED_AT] ^= 1;
-    // A torn mark was not durable, so no block of a next segment had been written.
+    // A torn mark counts as 0: it was not durable, so no block of a next segment had been written.
     Some((0, crc == crc32c(&other)))
 }
 
-/// Returns whether a segment is marked as followed, or what is wrong with its header. A mark that a crash has torn
-/// counts as not set, and is no fault.
+/// Returns whether a segment's header has the mark *followed*. If the header is faulty, the error describes the fault
+/// in words. A mark that a crash has torn counts as a missing mark, not as a fault.
 pub fn check_header(id: SegmentId, uuid: &Uuid, bytes: &[u8]) -> Result<bool, String> {
     let read = || {
         let (followed, whole) = whole_mark(bytes)?;
@@ -246,7 +247,7 @@ mod tests {
         }
     }
 
-    /// Crash run 16135 found this. The power failed while the mark was being written, the disk kept only one of the
+    /// Crash run 16135 found this bug. The power failed while the mark was being written, the disk kept only one of the
     /// header's sectors, and the restart reported a damaged header.
     #[test]
     fn a_mark_that_a_crash_tears_does_not_count_and_is_no_damage() {

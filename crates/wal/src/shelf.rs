@@ -2,12 +2,11 @@
 //! removed.
 //!
 //! # Invariants
-//! * The segments of a life follow each other without a gap: each begins where the one before it ends.
+//! * A life's segments have no gaps: each segment begins at the end of its predecessor.
 //! * A file is either a segment or a spare. No two files have the same name.
 //! * A segment is retired only if it ends at or below the floor that the caller passes.
-//! * With a mirror, a takeover may replace a writer that is still alive. A write that this writer has begun may reach
-//!   its file at any later time, even if the file has got another use. So files of former lives are removed and never
-//!   reused.
+//! * With a mirror, a takeover may replace a writer that is still alive. A write of the replaced writer may reach the
+//!   file later, even if the file already has a new use. So files of former lives are removed and never reused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,17 +26,17 @@ pub(crate) struct StreamLife {
     pub uuid: Uuid,
     pub sizes: SegmentSizes,
     pub incarnation: Incarnation,
-    /// The position at which this life starts in the stream.
+    /// This life's start in the stream.
     pub life: Pos,
-    /// True if writers of former lives may still be alive, which is so with a mirror.
+    /// True if writers of former lives may still be alive. This is possible only with a mirror.
     pub has_deposed: bool,
 }
 
-/// The files of one stream on its disk: segments, and spares that wait to be used.
+/// The files of one stream on disk: segments, and unused spares.
 pub(crate) struct SegmentShelf {
     pub disk: Arc<dyn Disk>,
     owner: StreamLife,
-    /// The position at which the last segment of this life ends; the start of the life if it has none yet.
+    /// The end of this life's last segment; the life's start if no segment exists yet.
     placed_end: Pos,
     /// The live segments, oldest first, each with its file size in bytes.
     live: BTreeMap<SegmentId, u64>,
@@ -52,16 +51,16 @@ pub(crate) struct Spare {
     bytes: u64,
 }
 
-/// The number of spares of the largest size that are kept; more are removed. It corresponds to one checkpoint interval
-/// with the default settings, so that a database under constant load zeroes no new files. Of each smaller size a life
-/// needs only one.
+/// The maximum number of spares of the largest size. They suffice for one checkpoint interval with the default
+/// settings, so that a database under constant load zeroes no new files. A life needs only one segment of each smaller
+/// size, so only one such spare is kept.
 const SPARES_MAX: usize = 8;
-/// The number of bytes that are zeroed between two pauses.
+/// The number of bytes to fill with zeros between two pauses.
 const ZERO_BYTES: u64 = 1 << 20;
 
 impl SegmentShelf {
-    /// Opens the shelf: lists the stream's files, keeps the segments for which `is_live` is true, and retires the
-    /// others.
+    /// Opens the shelf: lists the stream's files, and retires the segments that are not live. `is_live` identifies live
+    /// segments.
     pub fn open(
         disk: Arc<dyn Disk>,
         owner: StreamLife,
@@ -125,7 +124,8 @@ impl SegmentShelf {
         Ok(())
     }
 
-    /// Returns whether there are enough spares of this size. Another one is then removed.
+    /// Returns whether there are enough spares of this size. If there are, the caller removes a file of this size
+    /// instead of keeping it.
     fn has_enough(&self, bytes: u64) -> bool {
         let kept = self.spares.iter().filter(|spare| spare.bytes == bytes);
         let limit = match () {
@@ -155,7 +155,7 @@ impl SegmentShelf {
         self.spares.iter().any(|spare| spare.bytes == bytes)
     }
 
-    /// Reserves a name for a file of this size. The caller prepares the file without holding the lock.
+    /// Reserves a name for a file of this size. The caller prepares the file without holding the shelf's lock.
     pub fn plan_spare(&mut self, bytes: u64) -> SparePlan {
         let number = self.next_spare;
         self.next_spare += 1;
@@ -187,8 +187,8 @@ impl SegmentShelf {
         self.placed_end = start;
     }
 
-    /// Gives a spare of the span's size the name of a segment. It syncs nothing. The caller writes the header, and
-    /// syncs the file and the directory before it acknowledges writes to the segment.
+    /// Makes a spare into a segment: renames a spare that has the span's size. Syncs nothing. The caller writes the
+    /// header, and syncs the file and the directory before it acknowledges writes to the segment.
     ///
     /// # Panics
     /// Panics if there is no spare of that size.
@@ -223,12 +223,12 @@ impl SegmentShelf {
         self.live.contains_key(&id)
     }
 
-    /// Returns the span of the first segment of this life that has neither a file nor a spare.
+    /// Returns the span of this life's first segment that has neither a file nor a spare.
     pub fn next_span(&self) -> Span {
         self.walk_spares().0
     }
 
-    /// Like [`next_span`](Self::next_span), but also returns the spares that no segment before that span needs.
+    /// Returns [`next_span`](Self::next_span), and the spares that no segment before this span needs.
     fn walk_spares(&self) -> (Span, Vec<&Spare>) {
         let StreamLife { sizes, life, .. } = self.owner;
         let mut left: Vec<&Spare> = self.spares.iter().collect();
@@ -246,7 +246,7 @@ impl SegmentShelf {
         (next, left)
     }
 
-    /// Removes the largest spare that the next segments do not need, to free space for one that they do need. Returns
+    /// Removes the largest spare that the next segments do not need, to make space for a spare that they need. Returns
     /// whether a spare was removed.
     ///
     /// # Errors
@@ -264,8 +264,8 @@ impl SegmentShelf {
         Ok(true)
     }
 
-    /// Removes all spares except those for the next segments. `enough` returns true for the first segment that needs no
-    /// spare.
+    /// Keeps the spares for the next segments, up to the first segment for which `enough` returns true. Removes all
+    /// other spares.
     ///
     /// # Errors
     /// Fails with the disk's first error. A spare that could not be removed stays.
@@ -316,7 +316,7 @@ impl SegmentShelf {
         Ok(dead.len())
     }
 
-    /// Returns the size of all files of this stream's log, bytes.
+    /// Returns the total size of this stream's segments and spares, in bytes.
     pub fn bytes(&self) -> u64 {
         let spares = self.spares.iter().map(|spare| spare.bytes);
         self.live.values().copied().chain(spares).sum()
@@ -354,7 +354,7 @@ pub(crate) struct SparePlan {
 
 impl SparePlan {
     /// Creates, zeroes and syncs the file. Calls `pause` from time to time, so that the log's own syncs can reach the
-    /// disk. If it fails, the file is removed.
+    /// disk. Removes the file on failure.
     pub fn prepare(&self, pause: &dyn Fn()) -> Result<Spare> {
         let made = self
             .disk
@@ -412,8 +412,8 @@ mod tests {
         }
     }
 
-    /// The simulator found this. Dead segments were retired while the directory was still being listed, and "s00-..."
-    /// comes before "spare-...". So a retired segment was renamed to the name of an existing spare.
+    /// The simulator found this bug. Dead segments were retired while the directory was still being listed, and
+    /// "s00-..." comes before "spare-...". So a retired segment was renamed to the name of an existing spare.
     #[test]
     fn a_retired_segment_never_takes_the_name_of_a_spare_that_is_there() {
         let disk: Arc<dyn Disk> = Arc::new(perdura_device::MemDisk::new());
@@ -464,8 +464,8 @@ mod tests {
         assert_eq!(disk.list(LOG_DIR).unwrap().len(), SPARES_MAX);
     }
 
-    /// The simulator found this. A writer that was replaced but still alive had a write in progress. The write went to
-    /// a segment of the next life, because that segment had got the former writer's file.
+    /// The simulator found this bug. A replaced writer was still alive and had a write in progress. The write's file
+    /// had become a segment of the next life.
     #[test]
     fn a_late_write_of_a_writer_that_was_replaced_reaches_no_segment_of_the_next_one() {
         let disk: Arc<dyn Disk> = Arc::new(perdura_device::MemDisk::new());
@@ -512,8 +512,8 @@ mod tests {
         }
     }
 
-    /// The simulator found this in steal mode. At the start a half-made spare could not be removed. The next spare got
-    /// the same name, so it could not be created, and the log could not be extended.
+    /// The simulator found this bug in steal mode. When the shelf was opened, a half-made spare could not be removed.
+    /// The next spare was given the name of this file. It could not be created, so the log could not grow.
     #[test]
     fn a_half_made_spare_that_cannot_be_removed_keeps_its_number() {
         let sim = perdura_device::SimDisk::new(1);

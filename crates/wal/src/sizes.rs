@@ -1,8 +1,8 @@
-//! The sizes of a stream's segments, computed from the position at which the life starts.
+//! The sizes of a stream's segments, computed from the life's start.
 //!
-//! The first segment of a life has `first` bytes. Each further segment is twice as long as the one before it, up to
-//! `max`. So the exact length of every segment follows from the anchor alone. A segment of another length is damaged,
-//! whatever its header says.
+//! The first segment of a life has `first` bytes. Each further segment has twice the size of its predecessor, up to
+//! `max`. So the exact length of every segment follows from the anchor alone. A segment with a wrong length is damaged,
+//! even if the header confirms the length.
 
 use perdura_base::Pos;
 use perdura_base::limits::SECTOR_BYTES;
@@ -10,8 +10,8 @@ use perdura_base::num::to_u64;
 
 use crate::segment::SEGMENT_HEADER_BYTES;
 
-/// The smallest segment, bytes. It has space for a header, and for a block if the maximum block length has its least
-/// permitted value.
+/// The smallest permitted size of a segment, in bytes. If the maximum block length has its smallest permitted value,
+/// such a segment has space for its header and for one block.
 pub const SEGMENT_BYTES_MIN: u64 = 16 * 4096;
 
 /// The sizes of a life's segments, in bytes, headers included.
@@ -19,7 +19,7 @@ pub const SEGMENT_BYTES_MIN: u64 = 16 * 4096;
 pub struct SegmentSizes {
     /// The size of the first segment.
     pub first: u64,
-    /// The size of the largest segments. From a certain segment on, all have it.
+    /// The size of the largest segments. Once a segment has this size, all later segments have it too.
     pub max: u64,
 }
 
@@ -70,9 +70,8 @@ impl SegmentSizes {
         size == bytes
     }
 
-    /// Returns the position at which a life must have started if its segment at `start` has this size; `None` if no
-    /// segment has the size. Several segments have the largest size, so for that size it returns the latest possible
-    /// start.
+    /// Returns the start of a life that has a segment of this size at `start`; `None` if no life has such a segment.
+    /// Several segments have the largest size. For that size, the function returns the latest possible start.
     #[must_use]
     pub fn life_with(&self, start: Pos, bytes: u64) -> Option<Pos> {
         if !self.are_possible() || !self.contain(bytes) {
@@ -86,10 +85,10 @@ impl SegmentSizes {
         start.0.checked_sub(before).map(Pos)
     }
 
-    /// Returns the segment that contains `pos`, of a life that starts at `life`.
+    /// Returns the segment at `pos` in a life with the start `life`.
     ///
     /// # Panics
-    /// Panics if `pos` is before `life`, or if segments cannot have these sizes.
+    /// Panics if `pos` is before `life` or segments cannot have these sizes.
     #[must_use]
     pub fn span_at(&self, life: Pos, pos: Pos) -> Span {
         assert!(life <= pos, "position {pos} is before its life at {life}");

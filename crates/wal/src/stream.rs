@@ -1,6 +1,6 @@
 //! The append side of a stream: the open block, and the queue of filled blocks that have not been sealed.
 //!
-//! Callers of these functions hold the stream's lock. The positions of blocks are computed when they are opened. A
+//! Callers of these functions hold the stream's lock. The position of a block is computed when the block is opened. A
 //! block ends at the latest where its segment ends. So segments are filled to the last sector, and no block lies in two
 //! files.
 
@@ -16,11 +16,10 @@ use crate::block::{self, HEADER_BYTES, Holds};
 use crate::frame::{FrameKind, put_frame_head};
 use crate::sizes::SegmentSizes;
 
-/// The number of buffers that are kept for the next blocks: one for each short block whose write may be in flight, and
-/// a few more.
+/// The number of buffers kept for the next blocks: one for each short block in flight, and a few more.
 const SPARE_BUFS_MAX: usize = 6;
-/// The number of one-sector buffers that are kept. Blocks that the mirror has and the disk lacks use them: 2 MiB of
-/// commits with one block each.
+/// The number of one-sector buffers that are kept. They are for blocks that the mirror has and the disk lacks. If each
+/// commit fills one sector, the buffers suffice for 2 MiB of commits.
 const SPARE_SECTORS_MAX: usize = 512;
 
 /// A block that can still take frames.
@@ -70,18 +69,18 @@ pub(crate) struct FrameMeta<'a> {
 }
 
 pub(crate) struct StreamInner {
-    /// The position at which this incarnation's first segment starts.
+    /// The start of this incarnation's first segment.
     start: Pos,
     sizes: SegmentSizes,
     block_bytes_max: usize,
-    /// The position of the open block; if no block is open, of the next one.
+    /// The position of the open block, or of the next block if none is open.
     next_pos: Pos,
     prev_pos: Pos,
     open: Option<OpenBlock>,
     pub filled: VecDeque<FilledBlock>,
     /// The newest epoch that has a block in this stream.
     newest_epoch: Epoch,
-    /// The position of the first block of that epoch.
+    /// The position of the first block of `newest_epoch`.
     newest_start: Pos,
     spare_bufs: Vec<AlignedBuf>,
     spare_sectors: Vec<AlignedBuf>,
@@ -106,7 +105,7 @@ impl StreamInner {
         }
     }
 
-    /// Returns the position at which the open block would end if it were filled now. If no block is open, returns the
+    /// Returns the position where the open block would end if it took no more frames. If no block is open, returns the
     /// end of the last filled block.
     pub fn end(&self) -> Pos {
         let open = self
@@ -126,9 +125,8 @@ impl StreamInner {
         Some(end)
     }
 
-    /// Appends one frame, whose payload comes in parts, to blocks of epoch `epoch`. First ends an open block of an
-    /// older epoch, so that each block has frames of one epoch only. Returns the position of the block in which the
-    /// frame begins.
+    /// Appends one frame to blocks of epoch `epoch`. The frame's payload comes in parts. First ends an open block of an
+    /// older epoch, so that each block has frames of one epoch only. Returns the position of the frame's first block.
     pub fn append(
         &mut self,
         epoch: Epoch,
@@ -160,7 +158,8 @@ impl StreamInner {
         pos
     }
 
-    /// Ensures that a block with free space is open, and notes that a frame starts in it.
+    /// Ends the open block if it is full, and opens the next block if none is open. Notes that a frame begins in the
+    /// open block.
     fn start_frame(&mut self, epoch: Epoch) {
         if self.open.as_ref().is_some_and(|open| open.len == open.room) {
             self.fill(false);
@@ -250,7 +249,7 @@ impl StreamInner {
         debug_assert_eq!(self.next_pos.0 % to_u64(SECTOR_BYTES), 0);
     }
 
-    /// Ends epoch `epoch` in this stream. Returns the position at which the epoch ends here.
+    /// Ends epoch `epoch` in this stream. Returns the epoch's end in this stream.
     pub fn close(&mut self, epoch: Epoch) -> Pos {
         if self.open.as_ref().is_some_and(|open| open.epoch <= epoch) {
             self.fill(true);
@@ -268,8 +267,9 @@ impl StreamInner {
         end
     }
 
-    /// Ends the open block, so that the next frame begins in a new block at the returned position. The old block is not
-    /// the last of its epoch, because the caller appends a frame immediately.
+    /// Ends the open block, so that the next frame begins in a new block at the returned position. The caller then
+    /// appends a frame in `epoch` immediately. So the ended block is the last block of its epoch only if that epoch
+    /// is older than `epoch`.
     pub fn split(&mut self, epoch: Epoch) -> Pos {
         let last = self.open.as_ref().is_some_and(|open| open.epoch != epoch);
         self.fill(last);

@@ -1,20 +1,20 @@
-//! Determines the lives and the end of a log whose anchor is lost.
+//! Determines the lives and the end of a log without an anchor.
 //!
-//! If the data disk is lost, the anchor is lost with it. Only the anchor names the lives of the log, their cuts and the
-//! vouched position. But the log on other disks contains nearly the same facts. An archive knows an epoch and its end
-//! in each stream. From these this module determines how the log continues.
+//! The loss of the data disk is also the loss of the anchor. Only the anchor names the lives of the log, their cuts and
+//! the vouched position. But the log's disks have nearly all of these facts. An archive names one epoch, the *known
+//! epoch*, and the end of this epoch in each stream. From the log and the known epoch, the module determines how the
+//! log continues.
 //!
-//! A life begins with a *restart frame* in stream 0. The frame says where the life before it was cut, and which durable
-//! epoch was kept. The frame is in the life's first epoch. So a life without a whole restart frame has kept nothing,
-//! and the end of its predecessor is decided anew. It is decided as in a restart, by the same scan and the same table
-//! ([`decide_cut`](crate::decide_cut)). The end of the newest life is decided in the same way. The known epoch vouches
-//! for the log in place of the anchor.
+//! A life begins with a *restart frame* in stream 0. The frame says where the preceding life was cut, and which durable
+//! epoch was kept. The frame is in the life's first epoch. So a life without a whole restart frame has no durable
+//! epoch, and the end of its predecessor is decided anew. The module scans the log like a restart, and uses a restart's
+//! rules ([`decide_cut`](crate::decide_cut)). These rules also decide the end of the newest life. The known epoch
+//! vouches for the log in place of the anchor.
 //!
 //! # Invariants
 //! * Nothing is written.
-//! * The returned history begins at the known epoch and has no hole. A log that does not reach back to that epoch is
-//!   refused.
-//! * A block that proves that a durable block is missing causes an error, as in a restart.
+//! * The returned history begins at the known epoch and has no hole. A log that begins after this epoch is refused.
+//! * If a block proves the loss of a durable block, the module returns an error, as a restart does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use crate::scheme::Scheme;
 use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header, is_foreign};
 use crate::sizes::SegmentSizes;
 
-/// A log whose anchor is lost.
+/// A log without an anchor.
 #[derive(Debug, Clone)]
 pub struct Survivor {
     /// The lives of the log from the known epoch on.
@@ -74,8 +74,8 @@ struct Survey<'a> {
 ///
 /// # Errors
 /// [`Error::Foreign`] for a log of another database. [`Error::Corrupt`] for a stream without a log, and for a log that
-/// does not reach back to `from` or contradicts itself. [`Error::Corrupt`] also for a block that proves that durable
-/// blocks are missing. The disks' errors.
+/// does not reach back to `from` or contradicts itself. [`Error::Corrupt`] also for a block that proves the loss of
+/// durable blocks. The disks' errors.
 pub fn survive(
     disks: &[Arc<dyn Disk>],
     uuid: Uuid,
@@ -150,11 +150,11 @@ fn segments(disk: &dyn Disk, stream: StreamId, uuid: &Uuid) -> Result<Vec<Segmen
     }
 }
 
-/// A life, and the position at which it starts in each stream.
+/// A life, with the life's start in each stream.
 struct Life {
     incarnation: Incarnation,
     start: Vec<Pos>,
-    /// The last durable epoch of the life before it; 0 if it is unknown.
+    /// The last durable epoch of the preceding life; 0 if it is unknown.
     before: Epoch,
 }
 
@@ -219,7 +219,7 @@ impl Survey<'_> {
         Ok(Survivor { history, durable })
     }
 
-    /// Returns the whole restart frames, by the life that each began.
+    /// Finds the lives that begin with a whole restart frame. Returns the restart record of each of these lives.
     fn restart_records(
         &self,
         lives: &BTreeSet<Incarnation>,
@@ -253,8 +253,8 @@ impl Survey<'_> {
         Ok(records)
     }
 
-    /// Returns true if a life starts at or before the archive's end in all streams, and false if it starts at or after
-    /// it in all streams. Fails in all other cases.
+    /// Returns true if a life starts at or before the archive's end in all streams. Returns false if the life starts at
+    /// or after that end in all streams. Fails in all other cases.
     fn is_at_or_before(&self, record: &RestartRecord) -> Result<bool> {
         let ends = &self.from.ends;
         let pairs = || record.cut.iter().zip(ends);
@@ -277,8 +277,8 @@ impl Survey<'_> {
         ))
     }
 
-    /// Returns the life during which the archive ends, if the log has blocks of that life behind the archive's end but
-    /// not the life's beginning.
+    /// Returns the life that contains the archive's end, if the log lacks the beginning of this life but has later
+    /// blocks of it.
     fn life_at_end(
         &self,
         lives: &BTreeSet<Incarnation>,
@@ -312,8 +312,9 @@ impl Survey<'_> {
         Ok(None)
     }
 
-    /// Returns whether in some stream a block of a life begins at the archive's end and has a later epoch. Blocks that
-    /// an older life wrote beyond its cut have earlier epochs.
+    /// Returns whether this life continues the log at the archive's end. This is so if, in some stream, a block of the
+    /// life begins at this end and has a later epoch than the archive's last epoch. Blocks that an older life wrote
+    /// beyond its cut do not count, because their epochs are earlier.
     fn goes_on(&self, incarnation: Incarnation) -> Result<bool> {
         for (stream, end) in self.streams.iter().zip(&self.from.ends) {
             for segment in stream.iter().filter(|s| s.id.incarnation == incarnation) {
@@ -336,7 +337,7 @@ impl Survey<'_> {
         Error::corrupt(segment.id.path(), segment.bytes, expected, found, hint)
     }
 
-    /// Decides the end of a log that has no block directly behind the archive's end. Either the archive has the whole
+    /// Decides the end of a log that has no block directly after the archive's end. Either the archive has the whole
     /// log, or the log begins later and is refused.
     fn nothing_behind(&self, next: Option<&RestartRecord>) -> Result<Survivor> {
         let end = Vouched {
@@ -352,7 +353,8 @@ impl Survey<'_> {
                 }
             }
         }
-        // The next life starts behind the archive's end in a stream whose segments are gone.
+        // The log is also refused if the next life starts behind the archive's end in a stream: the segments in between
+        // are gone.
         if let Some(next) = next.filter(|_| !armed(Flaw::LaterLivesIgnored)) {
             let starts = (0u8..).map(StreamId).zip(&self.from.ends).zip(&next.cut);
             let mut behind = starts.filter(|((_, end), cut)| cut > end);
@@ -410,7 +412,7 @@ impl Survey<'_> {
         let streams = u8::try_from(self.streams.len()).unwrap_or(u8::MAX);
         let mut history = History::begin(self.uuid, 0, self.scheme, streams, self.sizes);
         history.incarnation = life.incarnation;
-        // This life has no blocks; it makes the next life start here. Real lives are numbered from 1.
+        // This placeholder has no blocks; it makes the next life start at `life.start`. Real lives are numbered from 1.
         history.chain.push(ChainLink {
             incarnation: Incarnation(0),
             durable: life.before,
@@ -467,7 +469,7 @@ impl Survey<'_> {
     }
 
     /// Checks that a life without a whole restart frame starts where its predecessor is cut. The restart that began the
-    /// life had the anchor and decided that cut.
+    /// life had the anchor and decided the cut.
     fn check_start(&self, incarnation: Incarnation, durable: &Vouched) -> Result<()> {
         for (stream, end) in self.streams.iter().zip(&durable.ends) {
             let mut own = stream.iter().filter(|s| s.id.incarnation == incarnation);

@@ -1,5 +1,5 @@
-//! The locks and atomics of the log. With the `shuttle` feature they are those of the interleaving tests: each use of
-//! them is a point where another thread may run.
+//! The locks and atomics of the log. With the `shuttle` feature, the `shuttle` crate provides these types. Tests then
+//! interleave threads: at each use of a lock or an atomic, a different thread may run.
 
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use parking_lot::Mutex;
@@ -15,7 +15,7 @@ pub(crate) use under_shuttle::Mutex;
 mod under_shuttle {
     use shuttle::sync::{Mutex as Inner, MutexGuard, PoisonError};
 
-    /// A mutex with the interface of the production mutex, which is never poisoned.
+    /// A mutex with the interface of the production mutex. Neither mutex can be poisoned.
     pub(crate) struct Mutex<T>(Inner<T>);
 
     impl<T> Mutex<T> {

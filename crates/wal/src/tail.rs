@@ -1,8 +1,8 @@
-//! The tail of a stream: sealed blocks that wait to be written. Sealing adds them and the flusher takes them.
+//! The tail of a stream: sealed blocks that wait to be written. Sealing adds blocks and the flusher takes blocks.
 //!
-//! Without a mirror the tail may have at most the bytes that may be in flight. With a mirror sealing may be ahead of
-//! the disk by the limit of [`TailOptions`](crate::TailOptions). Only the writes to disk are then bounded by the bytes
-//! that may be in flight.
+//! Without a mirror, the limit for bytes in flight also limits the size of the tail. With a mirror, sealing may be
+//! ahead of the disk, up to the limit in [`TailOptions`](crate::TailOptions). The limit for bytes in flight then
+//! applies only to the writes to disk.
 //!
 //! # Invariants
 //! * Blocks enter and leave the tail in the order of their positions and without a gap.
@@ -58,7 +58,7 @@ impl SealedBlock {
 pub(crate) struct Tail {
     blocks: VecDeque<SealedBlock>,
     bytes_max: u64,
-    /// The position up to which the stream is durable.
+    /// The stream's durable end.
     durable: Pos,
     /// The end of the last sealed block.
     end: Pos,
@@ -75,7 +75,7 @@ impl Tail {
         }
     }
 
-    /// Returns the next block to write; `None` if its end is too far from the durable end to be in flight.
+    /// Returns the next block to write; `None` if the tail is empty or the block ends too far from the durable end.
     pub fn next_to_write(&self) -> Option<&SealedBlock> {
         let first = self.blocks.front()?;
         debug_assert!(
@@ -109,7 +109,7 @@ impl Tail {
         Some(block)
     }
 
-    /// Notes the position up to which the stream is durable.
+    /// Notes the stream's durable end.
     pub fn note_durable(&mut self, end: Pos) {
         let next = self.blocks.front().map_or(self.end, |next| next.pos);
         assert!(

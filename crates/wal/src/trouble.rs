@@ -1,4 +1,4 @@
-//! The troubles because of which streams cannot be written or extended.
+//! Troubles: the reasons why streams cannot be written or extended.
 
 use perdura_base::StreamId;
 
@@ -9,15 +9,16 @@ use crate::sync::{AtomicU64, Ordering};
 pub(crate) enum Trouble {
     /// A file could not be prepared because the disk is full.
     Full,
-    /// A file could not be prepared for another reason.
+    /// A file could not be prepared, although the disk is not full.
     Unmade,
     /// A prepared file could not get its name.
     Unplaced,
-    /// The disk refused to write a block or a header for want of space. Accepted frames wait for it.
+    /// The disk refused to write a block or a header for want of space. Accepted frames wait for this write.
     Refused,
 }
 
-/// The troubles of all streams in one word, with a bit for each kind and stream. Every write reads it.
+/// The troubles of all streams, as one 64-bit word. Each pair of trouble and stream has one bit. Every write to the log
+/// reads the word.
 pub(crate) struct Troubles(AtomicU64);
 
 impl Troubles {

@@ -1,5 +1,5 @@
-//! Threads that append, close epochs, flush, truncate and read with a cursor, under all schedules that a seeded search
-//! tries. Run with `--features shuttle,flaws`.
+//! Threads that append, close epochs, flush, truncate and read with a cursor. A random search chooses the orders in
+//! which the threads run. Run with `--features shuttle,flaws`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,12 +56,11 @@ fn open_with(disk: &Arc<dyn Disk>, mirror: Option<TailOptions>) -> Arc<Wal> {
     Arc::new(Wal::open(&disks, clock, options, start, |_| true).unwrap())
 }
 
-/// The appends of the writers: each payload and the epoch that it received, in the order in which the writers held the
-/// latch.
+/// The writers' appends, each with payload and epoch, in the order in which the writers had the latch.
 type Told = Arc<Mutex<Vec<(u8, Epoch)>>>;
 
-/// Writers share one latch, so each append depends on the one before it, and epochs must never decrease in this order.
-/// A crash at any moment must keep a prefix of this order that consists of whole epochs.
+/// Writers share one latch, so each append depends on the one before it. Along this order of appends, epochs must never
+/// decrease. A crash at any moment must keep a prefix of this order that consists of whole epochs.
 fn history() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     disk.make_dir(LOG_DIR).unwrap();
@@ -94,12 +93,12 @@ fn history() {
             }
         }));
     }
-    // This is a crash during the run: the disk's contents are scanned while the other threads continue.
+    // A crash during the run is simulated here: the disk's contents are scanned while the other threads continue.
     let durable_before = wal.durable(Rung::Disk);
     let scans: Vec<_> = (0..STREAMS)
         .map(|stream| scan(disk.as_ref(), stream))
         .collect();
-    // The streams are scanned one after the other, so a later one may be farther, but none may be behind D.
+    // The streams are scanned one after the other, so a later scan may find more, but every scan must reach D.
     if let Ok(cut) = decide_cut(&anchor(), &scans, None, false) {
         assert!(
             cut.durable >= durable_before,
@@ -158,8 +157,8 @@ fn check(disk: &dyn Disk, wal: &Wal, told: &[(u8, Epoch)]) {
     );
 }
 
-/// Runs a writer, a flusher, a reader, and a checkpointer that truncates at the reader's position. At every moment the
-/// cursor must have returned the appended groups in order, each once.
+/// Runs a writer, a flusher, a reader, and a checkpointer that truncates at the reader's position. The cursor must
+/// return all appended groups in order, each once.
 fn read_while_appending() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     disk.make_dir(LOG_DIR).unwrap();
@@ -221,7 +220,7 @@ const GROUP_BYTES: usize = 16_000;
 
 struct Reader {
     cursor: LogCursor,
-    /// The bodies that were read since the last whole frame.
+    /// The bytes read after the last whole frame. They are the beginning of the next frame.
     bytes: Vec<u8>,
     groups: Vec<u8>,
 }
@@ -244,9 +243,10 @@ impl Reader {
     }
 }
 
-/// Runs three threads on one log. The first is a loop that begins writes, collects completed ones and never waits. The
-/// flusher does the work that the loop leaves, and the housekeeper places segments. Writes complete out of order. Then
-/// the power is cut, and the disk must have everything up to D.
+/// Runs three threads on one log. The first thread is a loop that begins writes and collects completed writes, but
+/// never waits for a write. The second thread is the flusher, which does the remaining work. The third thread is the
+/// housekeeper, which places segments. Writes complete out of order. Then the power is cut, and the disk must have all
+/// epochs up to the durable epoch.
 fn loop_and_flusher() {
     let machine = SimDisk::new(shuttle::rand::thread_rng().gen_range(1..1000));
     let life: Arc<dyn Disk> = machine.life();
@@ -326,8 +326,8 @@ fn sync_that_fails() {
     assert_eq!(wal.synced(StreamId(0)), synced);
 }
 
-/// Writers number operations while other threads close and flush epochs. If a thread reads EOSL and then D, each
-/// operation up to EOSL must be in an epoch up to D.
+/// Writers append numbered operations while other threads close and flush epochs. A thread reads EOSL, the number of
+/// the last durable operation, and then D, the durable epoch. Each operation up to EOSL must be in an epoch up to D.
 fn numbers() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     disk.make_dir(LOG_DIR).unwrap();
@@ -389,8 +389,9 @@ fn numbers() {
     assert_eq!(cut.gsn_max, wal.last_gsn());
 }
 
-/// One thread seals and raises the mirror, another one copies to disk. Meanwhile D of the mirror switches from the
-/// nodes to the disk. No rung may go back. At the end the mirror must be behind neither its nodes nor the disk.
+/// One thread seals blocks and records that the mirror has them. A second thread writes the blocks to disk. Meanwhile a
+/// third thread makes the mirror's durable epoch follow the disk. No rung's durable epoch may decrease. At the end,
+/// every rung must have the last epoch.
 fn two_rungs() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     disk.make_dir(LOG_DIR).unwrap();

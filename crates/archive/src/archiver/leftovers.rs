@@ -6,15 +6,16 @@ use perdura_device::Disk;
 
 use crate::name::{RunId, TEMPORARY};
 
-/// The leftover runs of level 0 that begin at or after the first epoch of the new archiver.
+/// The leftover files of runs of level 0 that begin at or after the new archiver's first epoch.
 pub(super) struct Leftovers {
-    /// One more than the highest generation among the finished leftover runs, so that no file name is used twice.
+    /// The generation of the new archiver's runs. It is 0 if no finished run was left. Otherwise it is one more than
+    /// the highest generation of the finished leftover runs, so that no file name is used twice.
     pub generation: u32,
     temporaries: Vec<String>,
 }
 
 impl Leftovers {
-    /// Lists the folder of an archiver whose first run begins with epoch `begin`.
+    /// Lists the folder of an archiver. `begin` is the first epoch of the archiver's first run.
     pub fn list(disk: &dyn Disk, dir: &str, begin: Epoch) -> Result<Leftovers> {
         let mut left = Leftovers {
             generation: 0,
@@ -36,7 +37,7 @@ impl Leftovers {
         Ok(left)
     }
 
-    /// Removes one temporary file. Returns `false` if no temporary file is left.
+    /// Removes one temporary file. Returns `false` if no temporary file was left.
     pub fn remove_one(&mut self, disk: &dyn Disk) -> Result<bool> {
         let Some(path) = self.temporaries.pop() else {
             return Ok(false);

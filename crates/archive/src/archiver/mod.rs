@@ -4,32 +4,32 @@
 //!  epochs of the log ──► page records ──► workspace ── cut at an epoch's end ──► run, written, published
 //!                          (select)       (generation)                             │
 //!             ▲                                                                     ▼
-//!             └──────────────────── reads on behind the run ◄──────────── ArchivedRun to the caller
+//!             └───────────────────── reads on after the run ◄──────────── ArchivedRun to the caller
 //! ```
 //!
-//! The archiver makes one I/O in each step, in turn with checkpoint and purge. While it reads, a step reads one block
-//! of the log. When a run is cut, its records are put in order, and the next steps write it. Then the archiver reads
-//! on. Row `selection` of [`Generation`] also reads between the writes. The archiver reads no clock: the caller
-//! supplies the time.
+//! The archiver makes one I/O in each step. Its steps alternate with steps of checkpoint and purge. While it reads, a
+//! step reads one block of the log. When it cuts a run, it sorts the run's records, and the next steps write them. Then
+//! it continues to read. The algorithm [`Generation::Selection`] also reads the log between the writes. The archiver
+//! reads no clock: the caller supplies the time.
 //!
-//! A run is cut when its workspace is full, when its first frame is [`age_ns`](ArchiverOptions::age_ns) old, or when
-//! the caller asks with [`cut_at`](Archiver::cut_at). The caller does so for a checkpoint, for a backup, to be able
-//! to cut the log, and before it closes.
+//! The archiver cuts a run when its workspace is full, when the run's first frame is
+//! [`age_ns`](ArchiverOptions::age_ns) old, or when the caller asks with [`cut_at`](Archiver::cut_at). The caller asks
+//! before a checkpoint or a backup, before closing, and before the archived log is deleted.
 //!
 //! # The epochs of a run
-//! Runs follow each other without a gap: each begins with the epoch after the last one of the run before. An epoch
-//! without a record, void or not, belongs to the run that is being collected when the epoch is read. Such epochs
-//! alone do not cause a run. The log is kept up to the end of the last run. So a run may have no record if the log
-//! has only other frames (marks of checkpoints, starts, beacons, ordered frames). If nothing was logged since the
-//! last run, no run is cut by age, so an idle database writes nothing.
+//! Runs leave no gap: each run begins with the epoch after the previous run's last epoch. An epoch without frames, or a
+//! void epoch, belongs to the run that is being collected when the archiver passes the epoch. If there were only such
+//! epochs since the last run, no run is cut by age. So an idle database writes nothing.
+//!
+//! The log after the last run must be kept. To keep that log short, frames without page records (marks of checkpoints,
+//! starts, beacons, ordered frames) cause a run as well. A run with only such frames has no record.
 //!
 //! # Invariants
-//! * A run ends where an epoch ends. Its positions are those of [`EpochSource::at`], and a later archiver can begin
-//!   there.
-//! * When a run is reported, its file and folder are synced. Only then may the log be cut up to its end.
-//! * The wall clocks of the moments never decrease, within a run and from one run to the next.
+//! * A run ends where an epoch ends. [`EpochSource::at`] gives the end positions, and a later archiver can begin there.
+//! * When a run is reported, its file and folder are synced. Only then may the log be deleted up to the run's end.
+//! * The recorded wall-clock times of the moments never go backwards, within a run and from one run to the next.
 //! * After an error the archiver does nothing more. The log still has all records that no finished run holds. The
-//!   caller starts another archiver at the end of the last run.
+//!   caller starts a new archiver at the end of the last run.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 3.1.
@@ -52,9 +52,9 @@ use crate::writer::{Progress, RunSummary, RunTarget, RunWriter, Tail};
 use leftovers::Leftovers;
 use select::Selection;
 
-/// A run is cut when its first frame has this age, nanoseconds.
+/// The default of [`ArchiverOptions::age_ns`], in nanoseconds.
 pub const AGE_NS: u64 = 1_000_000_000;
-/// The most moments that are collected for a run. They take 2 MiB.
+/// The maximum number of moments collected for one run. The moments take 2 MiB.
 const MOMENTS_HELD_MAX: usize = 1 << 17;
 
 /// The options of an archiver.
@@ -64,11 +64,11 @@ pub struct ArchiverOptions {
     pub uuid: Uuid,
     /// The assignment of the database's pages to partitions.
     pub chunks: Chunks,
-    /// The codec that packs blocks.
+    /// The codec that compresses blocks.
     pub codec: Codec,
-    /// The approximate size of the records of a run, bytes.
+    /// The approximate size of all records of a run, in bytes.
     pub workspace_bytes: usize,
-    /// A run is cut when its first frame has this age, nanoseconds.
+    /// The age of a run's first frame at which the run is cut, in nanoseconds.
     pub age_ns: u64,
     /// The algorithm that makes runs from records.
     pub row: Generation,
@@ -94,12 +94,14 @@ impl ArchiverOptions {
 pub struct ArchivedRun {
     /// The run.
     pub summary: RunSummary,
-    /// The last epoch of the run, and the end of that epoch in each stream. The archive holds the log up to there.
+    /// The last epoch of the run, and the end of that epoch in each stream. The archive holds the log up to these
+    /// positions.
     pub end: EpochEnds,
-    /// The latest moment up to the run's end, microseconds since 1970. A later archiver is created with it.
+    /// The wall clock of the latest moment up to the run's end, microseconds since 1970. The next archiver is created
+    /// with this time.
     pub wall_us: u64,
-    /// The number of ordered frames in the run's epochs. The run does not contain them. If it is not 0, the database
-    /// cannot be restored from runs.
+    /// The count of ordered frames in the run's epochs. The run does not contain these frames. If the count is not 0,
+    /// the database cannot be restored from runs.
     pub ordered: u64,
 }
 
@@ -139,7 +141,7 @@ enum Work {
     Failed,
 }
 
-/// A machine that makes runs from the log of one database.
+/// A state machine that makes runs from the log of one database.
 pub struct Archiver {
     options: ArchiverOptions,
     target: RunTarget,
@@ -149,16 +151,16 @@ pub struct Archiver {
     selection: Selection,
     moments: Vec<Moment>,
     wall_us: u64,
-    /// The time at which the first frame of the run was read. `None`: no frame has been read since the last cut.
+    /// The time when the run's first frame was read. `None`: no frame has been read since the last cut.
     since_ns: Option<u64>,
-    /// The epoch up to which the caller has asked for runs. `None`: the caller waits for no run.
+    /// The highest epoch that the caller has passed to [`cut_at`](Self::cut_at). `None`: the caller waits for no run.
     wanted: Option<Epoch>,
 }
 
 impl Archiver {
-    /// Returns an archiver that reads from `source`, which is at the end of the last run. `wall_us` is the latest
-    /// moment of that run. The archiver writes its runs to `target`, where no other archiver may write runs of level
-    /// 0.
+    /// Returns an archiver that reads from `source`. `source` is at the end of the last run. `wall_us` is the wall
+    /// clock of the latest moment up to that run's end. The archiver writes its runs to `target`. Only this archiver
+    /// may write runs of level 0 there.
     #[must_use]
     pub fn new(
         source: EpochSource,
@@ -199,20 +201,21 @@ impl Archiver {
         !matches!(self.work, Work::List | Work::Clear(_) | Work::Read)
     }
 
-    /// Asks for runs up to this epoch. The run that contains it is cut as soon as the epoch is durable and read. Does
-    /// nothing if the epoch is already in a finished run or in the run that is being written.
+    /// Requests runs up to this epoch. Once the epoch is durable and read, the archiver cuts the run that contains the
+    /// epoch. Does nothing if the epoch is already in a finished run or in the run that is being written.
     pub fn cut_at(&mut self, epoch: Epoch) {
         if epoch >= self.begin() {
             self.wanted = self.wanted.max(Some(epoch));
         }
     }
 
-    /// Takes one step towards `durable`, which never decreases. `now_ns` is the time of a monotonic clock.
+    /// Takes one step. `durable` is the durable epoch, which never decreases. `now_ns` is the time of a monotonic
+    /// clock.
     ///
     /// # Errors
-    /// Errors of the log ([`EpochSource::step`]) and of the archive's disk. [`Error::Corrupt`] for a group that
-    /// cannot be read. [`Error::Usage`] for a page that the geometry does not have, and for a log of steal mode.
-    /// Every step after a failed one returns [`Error::Stopped`].
+    /// Errors of the log ([`EpochSource::step`]) and of the archive's disk. [`Error::Corrupt`] for a group of records
+    /// that cannot be decoded. [`Error::Usage`] for a page outside the geometry, and for a log of steal mode. Every
+    /// step after a failed one returns [`Error::Stopped`].
     pub fn step(&mut self, durable: &Vouched, now_ns: u64) -> Result<ArchiverStep> {
         match std::mem::replace(&mut self.work, Work::Failed) {
             Work::List => {
@@ -276,7 +279,7 @@ impl Archiver {
         Ok(ArchiverStep::Working)
     }
 
-    /// Takes one step of reading the log. Its records join the run that is being collected.
+    /// Takes one step of reading the log. The new records join the collected run.
     fn read_step(&mut self, durable: &Vouched, now_ns: u64) -> Result<SourceStep> {
         let selection = &mut self.selection;
         let step = self
@@ -299,7 +302,7 @@ impl Archiver {
         Ok(step)
     }
 
-    /// Takes one step of reading the log, and cuts the run if that is due.
+    /// Takes one step of reading the log. Cuts the run if it is due.
     fn read(&mut self, durable: &Vouched, now_ns: u64) -> Result<ArchiverStep> {
         let step = self.read_step(durable, now_ns)?;
         self.work = Work::Read;
@@ -334,14 +337,14 @@ impl Archiver {
         Ok(ArchiverStep::Working)
     }
 
-    /// Returns whether the run is to be cut, because of its age or because the caller asked for it.
+    /// Returns whether the run must be cut: the run is too old, or the caller requested the cut.
     fn is_due(&self, end: &EpochEnds, now_ns: u64) -> bool {
         let age = self.since_ns.map(|since| now_ns.saturating_sub(since));
         age.is_some_and(|age| age >= self.options.age_ns)
             || self.wanted.is_some_and(|wanted| wanted <= end.epoch)
     }
 
-    /// Ends the run with epoch `end`. The next run begins with the epoch after it.
+    /// Ends the run with epoch `end`. The next run begins with the epoch after `end`.
     fn cut(&mut self, end: EpochEnds) -> Result<()> {
         let begin = next(end.epoch);
         let (epochs, ordered) = self.selection.cut(begin, &self.options)?;

@@ -1,4 +1,4 @@
-//! The selection of the page records in the log's groups, which become a run.
+//! The selection of the page records from the log's frames. These records become a run.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Result};
@@ -12,7 +12,7 @@ use crate::name::EpochRange;
 /// The records of the run that is being collected.
 pub(super) struct Selection {
     pub player: Player,
-    /// The number of ordered frames in the run's epochs, which were skipped.
+    /// The count of ordered frames in the run's epochs. These frames were skipped.
     pub ordered: u64,
     /// The epoch of the last frame that was read.
     pub epoch: Epoch,
@@ -27,15 +27,15 @@ impl Selection {
         }
     }
 
-    /// Ends the run just before epoch `end`, with which the next run begins. Returns the run's epochs and the number
-    /// of ordered frames in them.
+    /// Ends the collected run with the epoch before `end`. The next run begins with `end`. Returns the ended run's
+    /// epochs and the count of ordered frames in these epochs.
     pub fn cut(&mut self, end: Epoch, options: &ArchiverOptions) -> Result<(EpochRange, u64)> {
         let epochs = self.player.cut(end, options)?;
         self.epoch = end;
         Ok((epochs, std::mem::take(&mut self.ordered)))
     }
 
-    /// Takes a frame of the log.
+    /// Takes a frame of the log: keeps the page records of a group, counts an ordered frame, and ignores other frames.
     #[inline]
     pub fn take(&mut self, frame: &Frame<'_>, origin: &Origin) -> Result<()> {
         self.epoch = origin.epoch;

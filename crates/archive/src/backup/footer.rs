@@ -40,7 +40,7 @@ impl Footer {
         out
     }
 
-    /// Reads the footer of a file of `len` bytes whose header has the checksum `header_crc`.
+    /// Decodes the footer of a file of `len` bytes. The header of the file has the checksum `header_crc`.
     pub(super) fn decode(file: &str, bytes: &[u8], len: u64, header_crc: u32) -> Result<Footer> {
         assert_eq!(bytes.len(), FOOTER_BYTES, "the caller has read a footer");
         let offset = len - to_u64(FOOTER_BYTES);

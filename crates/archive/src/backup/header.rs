@@ -1,4 +1,4 @@
-//! The header of a backup: its image, its database, and the setup of a database restored from it.
+//! The header of a backup. It describes the image and the database, and has the configuration of a restored database.
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer};
@@ -12,7 +12,7 @@ use crate::sealed::{is_geometry, unseal};
 
 use super::{BackupId, damage};
 
-/// The size of the header, bytes. The pages after it are aligned.
+/// The size of the header, in bytes. With this size, the pages after the header are aligned.
 pub const HEADER_BYTES: usize = 4096;
 
 const MAGIC: &[u8; 4] = b"PBKP";
@@ -20,12 +20,12 @@ const CRC_AT: usize = HEADER_BYTES - 4;
 const ROOM_BYTES: usize = 4000;
 const CONSISTENT: u8 = 1;
 
-/// The rule that says which changes a backup's pages contain.
+/// The rule that decides whether a backup's pages contain a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackupKind {
-    /// The changes whose tag is below the image's checkpoint epoch k.
+    /// The pages contain the changes with tags below the image's checkpoint epoch k.
     Sweep,
-    /// The changes whose epoch is at most the backup's end.
+    /// The pages contain the changes with epochs up to the backup's end.
     Cut,
 }
 
@@ -36,9 +36,9 @@ pub struct BackupHeader {
     pub uuid: Uuid,
     /// The backup's name: the end epoch and the checkpoint epoch of its image.
     pub id: BackupId,
-    /// The rule that says which changes the pages contain.
+    /// The rule that decides whether the pages contain a change.
     pub kind: BackupKind,
-    /// True if all pages show the same instant. Then each partition has a sequence number.
+    /// True if all pages show one common instant. Then the backup stores a sequence number for each partition.
     pub consistent: bool,
     /// The first epoch of the records that the image may lack. Records of earlier epochs are all in the image.
     pub begin: Epoch,
@@ -46,7 +46,7 @@ pub struct BackupHeader {
     pub wall_us: u64,
     /// The assignment of pages to partitions.
     pub chunks: Chunks,
-    /// The seed of the hash of keys.
+    /// The seed of the hash function for keys.
     pub hash_seed: u64,
     /// The code of the log's scheme.
     pub scheme: u8,
@@ -71,7 +71,7 @@ impl BackupHeader {
     /// Returns the header's bytes.
     ///
     /// # Panics
-    /// If a database cannot have the geometry, or `begin` and `end` contradict each other.
+    /// If no database can have this geometry, or `begin` contradicts `end`.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(is_geometry(self.chunks), "{:?} is a geometry", self.chunks);
@@ -102,10 +102,11 @@ impl BackupHeader {
         out
     }
 
-    /// Reads and checks a header. Returns the header and its checksum. The footer repeats that checksum.
+    /// Reads and checks a header. Returns the header and the header's checksum. The footer repeats this checksum.
     ///
     /// # Errors
-    /// [`perdura_base::Error::Corrupt`]; [`perdura_base::Error::Version`] for a whole header of another version.
+    /// [`perdura_base::Error::Corrupt`]; [`perdura_base::Error::Version`] for an undamaged header with an unknown
+    /// version.
     pub fn decode(file: &str, bytes: &[u8]) -> Result<(BackupHeader, u32)> {
         let (mut r, crc) = unseal(file, bytes, *MAGIC, CRC_AT, damage)?;
         let header = fields(&mut r).filter(BackupHeader::is_sound);
@@ -116,7 +117,7 @@ impl BackupHeader {
         Ok((header, crc))
     }
 
-    /// Returns whether the begin, the end and the checkpoint epoch are possible for the backup's kind.
+    /// Returns whether `begin`, the end epoch and the checkpoint epoch are possible together for the backup's kind.
     fn is_sound(&self) -> bool {
         let next = self.id.end.0.saturating_add(1);
         match self.kind {

@@ -2,17 +2,17 @@
 
 use perdura_base::{CkptEpoch, Epoch};
 
-/// The identity of a backup. The name of its file is made from it.
+/// The identity of a backup. The backup's file name is made from the identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BackupId {
     /// The end epoch of the image.
     pub end: Epoch,
-    /// The checkpoint epoch of the image; 0 for a cut.
+    /// The checkpoint epoch of the image; 0 for a backup of kind [`Cut`](super::BackupKind::Cut).
     pub k: CkptEpoch,
 }
 
 impl BackupId {
-    /// Returns the identity of the backup that holds the state at the end of epoch `end`.
+    /// Returns the identity of a cut: a backup that holds the state at the end of epoch `end`.
     #[must_use]
     pub fn cut(end: Epoch) -> BackupId {
         BackupId {
@@ -47,7 +47,7 @@ impl BackupId {
         })
     }
 
-    /// Returns the path of the backup's file, given the archive's folder of backups.
+    /// Returns the path of the backup's file. `dir` is the archive's folder of backups.
     #[must_use]
     pub fn path(&self, dir: &str) -> String {
         format!("{dir}/{}", self.name())

@@ -1,7 +1,8 @@
-//! The reading of a backup. Header, footer and table are read when it is opened; a page is found by its rank.
+//! The reading of a backup.
 //!
-//! Opening reads the header, the footer and the table of sections. A section is checked when it is read, and a page
-//! is checked against its entry when it is read. So a restore never uses damaged bytes.
+//! Opening reads the header, the footer and the table of sections. The offset of a page follows from its rank among all
+//! pages of the backup. Each section is checked when the section is read, and each page is checked against the page's
+//! entry. So a restore never uses damaged bytes.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use super::writer::file_len;
 use super::{BackupId, damage};
 use crate::reader::read;
 
-/// The most pages that are read with one I/O.
+/// The maximum number of pages in one read.
 pub const READ_PAGES: usize = 64;
 
 /// An open backup.
@@ -38,8 +39,7 @@ impl Backup {
     /// Opens the backup `id` of database `uuid` in folder `dir`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], [`Error::Version`]; [`Error::Foreign`] for a backup of another database; errors of the
-    /// disk.
+    /// [`Error::Corrupt`], [`Error::Version`]; [`Error::Foreign`] for a backup of another database; errors of the disk.
     pub fn open(disk: &dyn Disk, dir: &str, id: BackupId, uuid: &Uuid) -> Result<Backup> {
         let file = disk.open(&id.path(dir), Access::Direct)?;
         let backup = Backup::read(file)?;
@@ -129,7 +129,7 @@ impl Backup {
         self.pages
     }
 
-    /// Returns the XOR of the digests of a partition's pages. Each digest includes the page's number.
+    /// Returns the XOR of the digests of a partition's pages. Each digest includes the page's id.
     #[must_use]
     pub fn proof(&self, partition: PartitionId) -> u64 {
         self.table[usize::from(partition.0)].proof
@@ -164,14 +164,14 @@ impl Backup {
         })
     }
 
-    /// Reads pages of a partition into `buf` and fills it. `nth` is the index of the first of them in the partition's
-    /// section, and `entries` are their entries.
+    /// Reads consecutive pages of a partition into the first bytes of `buf`. `entries` are the entries of these pages.
+    /// `nth` is the index of the first of these pages in the partition's section.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a page that does not match its entry; errors of the disk.
     ///
     /// # Panics
-    /// If the partition has fewer pages than that.
+    /// If the section has fewer than `nth + entries.len()` pages.
     pub fn read_pages(
         &self,
         partition: PartitionId,
@@ -201,7 +201,7 @@ impl Backup {
     ///
     /// # Errors
     /// Those of [`section`](Self::section) and [`read_pages`](Self::read_pages); [`Error::Corrupt`] if `digest` of a
-    /// page differs from the digest in its entry.
+    /// page differs from the digest in the page's entry.
     pub fn verify(&self, digest: impl Fn(&[u8]) -> u64) -> Result<()> {
         let mut buf = AlignedBuf::zeroed(READ_PAGES * PAGE_BYTES);
         for partition in (0..self.header.chunks.partitions).map(PartitionId) {
@@ -221,8 +221,8 @@ impl Backup {
     }
 }
 
-/// Returns, for each section, the rank of its partition's first page. `None`: the sections do not lie directly after
-/// the pages, one after the other.
+/// Returns, for each section, the rank of its partition's first page among all pages. `None`: there is a gap or an
+/// overlap between the pages and the sections.
 fn ranks(table: &[TableEntry], footer: &Footer) -> Option<Vec<u64>> {
     let pages_end = footer.pages.checked_mul(to_u64(PAGE_BYTES))?;
     let mut at = pages_end.checked_add(to_u64(HEADER_BYTES))?;

@@ -6,7 +6,7 @@ use perdura_base::num::{to_u32, to_u64};
 
 /// The size of a page's entry, bytes.
 pub(super) const ENTRY_BYTES: usize = 20;
-/// The size of a section's entry in the table, bytes.
+/// The size of one entry in the table of sections, in bytes.
 pub(super) const TABLE_ENTRY_BYTES: usize = 32;
 
 /// The entry of one page in a backup.
@@ -16,20 +16,20 @@ pub struct PageEntry {
     pub local: u32,
     /// The update number of the page.
     pub useq: Useq,
-    /// CRC-32C of the page's number and bytes.
+    /// CRC-32C of the page's id and bytes.
     pub crc: u32,
-    /// XOR-linear digest of the page's logged region. It does not include the page's number.
+    /// XOR-linear digest of the page's logged region. It does not include the page's id.
     pub digest: u64,
 }
 
 /// The entries of one partition's pages in a backup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Section {
-    /// The partition's sequence number. `None`: the image is not consistent.
+    /// The partition's sequence number. `None`: the pages of the image show different instants.
     pub pseq: Option<u64>,
-    /// The entries of the partition's pages, ascending.
+    /// The entries of the partition's pages, in ascending order of `local`.
     pub pages: Vec<PageEntry>,
-    /// The sidecar of the image.
+    /// The partition's sidecar in the image: a copy of the partition's hash index.
     pub sidecar: Vec<u8>,
 }
 
@@ -85,7 +85,7 @@ impl Section {
     }
 }
 
-/// The position of a section in the file, and the XOR of the digests of its pages.
+/// The table's entry for one section: the section's position in the file, and the XOR of its pages' digests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct TableEntry {
     pub(super) offset: u64,

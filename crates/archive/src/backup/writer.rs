@@ -1,7 +1,7 @@
 //! The writing of a backup from pages that arrive in the order of its partitions.
 //!
-//! Pushing a page makes at most one write. The end of the file is written by a separate machine with one I/O a step,
-//! as for a run.
+//! Pushing a page makes at most one write. A separate state machine, [`BackupTail`], writes the end of the file, one
+//! I/O a step.
 
 use std::sync::Arc;
 
@@ -28,11 +28,11 @@ pub struct BackupSummary {
     pub crc: u32,
     /// The number of pages in the backup.
     pub pages: u64,
-    /// XOR of the digests of all pages. Each digest includes the page's number.
+    /// XOR of the digests of all pages. Each digest includes the page's id.
     pub proof: u64,
 }
 
-/// A machine that writes a backup. Its pages arrive ordered by partition and local page.
+/// A state machine that writes a backup. The caller pushes the pages ordered by partition and local page.
 pub struct BackupWriter {
     header: BackupHeader,
     header_crc: u32,
@@ -43,8 +43,8 @@ pub struct BackupWriter {
 }
 
 impl BackupWriter {
-    /// Begins a backup in folder `dir`, which exists. Removes the temporary file of the same backup if a crash has
-    /// left it.
+    /// Begins a backup in folder `dir`, which exists. If a crash left a temporary file of this backup, removes that
+    /// file.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -74,7 +74,7 @@ impl BackupWriter {
     /// Errors of the disk.
     ///
     /// # Panics
-    /// If the page's index is not above that of the page before, or the page does not match its entry.
+    /// If the page's index is not above the index of the page before, or the page does not match its entry.
     pub fn push(&mut self, entry: PageEntry, bytes: &[u8]) -> Result<()> {
         assert_eq!(bytes.len(), PAGE_BYTES, "a whole page");
         let last = self.pages.last();
@@ -98,7 +98,7 @@ impl BackupWriter {
     /// Ends the current partition.
     ///
     /// # Panics
-    /// If all partitions have ended; if a consistent image has no sequence number, or an inconsistent image has one.
+    /// If all partitions have ended; if `pseq` is missing for a consistent image, or given for an inconsistent one.
     pub fn end_partition(&mut self, pseq: Option<u64>, sidecar: Vec<u8>) {
         assert!(
             self.partition().0 < self.header.chunks.partitions,
@@ -126,7 +126,7 @@ impl BackupWriter {
         Ok(())
     }
 
-    /// Ends the backup. Writes the sections as they are encoded. The returned machine makes the last writes.
+    /// Ends the backup: encodes the sections and writes them. The returned state machine makes the last writes.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -190,12 +190,12 @@ impl BackupWriter {
     }
 }
 
-/// Returns the length of a backup's file whose table ends at `end`.
+/// Returns the length of a backup's file. `end` is the end of the table.
 pub(super) fn file_len(end: u64) -> u64 {
     round_up(end + to_u64(FOOTER_BYTES), to_u64(SECTOR_BYTES))
 }
 
-/// A machine that finishes the file of a backup, one I/O a step.
+/// A state machine that finishes the file of a backup, one I/O a step.
 pub struct BackupTail {
     summary: BackupSummary,
     ending: Ending,

@@ -74,10 +74,10 @@ impl Manifest {
         out
     }
 
-    /// Reads and checks a manifest, whatever its number and database. Returns the manifest and its checksum.
+    /// Reads and checks a manifest, but not its number and not its database. Returns the manifest and its checksum.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; [`Error::Version`] for a whole file of another version.
+    /// [`Error::Corrupt`]; [`Error::Version`] for an undamaged file with an unknown version.
     pub fn read(file: &str, bytes: &[u8]) -> Result<(Manifest, u32)> {
         let body = bytes.len().saturating_sub(CRC_BYTES);
         let (mut r, crc) = unseal(file, bytes, *MAGIC, body, damage)?;
@@ -93,8 +93,8 @@ impl Manifest {
     /// Reads and checks manifest `number` of database `uuid`. Returns the manifest and its checksum.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; [`Error::Version`] for a whole file of another version, [`Error::Foreign`] for a file of
-    /// another database.
+    /// [`Error::Corrupt`]; [`Error::Version`] for an undamaged file with an unknown version; [`Error::Foreign`] for a
+    /// file of another database.
     pub fn decode(file: &str, bytes: &[u8], number: u64, uuid: &Uuid) -> Result<(Manifest, u32)> {
         let (manifest, crc) = Manifest::read(file, bytes)?;
         if manifest.uuid != *uuid {
@@ -110,7 +110,7 @@ impl Manifest {
         Ok((manifest, crc))
     }
 
-    /// Returns a description of what makes the manifest invalid. `None`: it is valid.
+    /// Returns a description of the manifest's fault. `None`: the manifest is valid.
     pub(super) fn fault(&self) -> Option<String> {
         let streams = u8::try_from(self.positions.len()).unwrap_or(u8::MAX);
         if !(1..=STREAMS_MAX).contains(&streams) {

@@ -1,7 +1,7 @@
 //! The edits that turn a manifest into the next one.
 //!
-//! An edit is applied to the newest manifest, which another writer may have made after the edit was planned. So each
-//! edit checks its conditions, and is refused if they no longer hold.
+//! An edit is applied to the newest manifest. Another writer may have made that manifest after the edit was planned. So
+//! each edit has conditions. They are checked again, and the edit is refused if a condition no longer holds.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Pos, Result};
@@ -15,7 +15,7 @@ use crate::name::{EpochRange, RunId};
 /// A change of the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edit {
-    /// Changes only the writer, which has opened the archive.
+    /// Changes only the writer. For a process that has just opened the archive.
     Open,
     /// Replaces the list of the database's own images.
     Images(Images),
@@ -25,17 +25,17 @@ pub enum Edit {
         run: Object,
         /// The end of the run's last epoch in each stream.
         ends: Vec<Pos>,
-        /// The database's own images. `None`: the list does not change.
+        /// The new list of the database's own images. `None`: the list does not change.
         images: Option<Images>,
     },
     /// Adds a backup that is a copy of an image.
     AddBackup(Object),
-    /// Adds a backup that holds the state at the end of an epoch.
+    /// Adds a cut: a backup that holds the state at the end of an epoch.
     AddCut {
-        /// The cut.
+        /// The backup.
         cut: Object,
-        /// The run that contains the backup's epoch before its last one. The run has that epoch as a moment. `None`:
-        /// a run ends with the epoch.
+        /// The run that contains the backup's epoch and the next epoch. The caller has checked that the backup's epoch
+        /// is a moment of this run. `None`: a run ends with the backup's epoch.
         within: Option<RunId>,
     },
     /// Replaces runs by the run into which they were merged.
@@ -44,8 +44,8 @@ pub enum Edit {
         inputs: Vec<RunId>,
         /// The merged run.
         output: Object,
-        /// The moments that the merged run still has, besides its end. `None`: no records were combined, and each
-        /// epoch is a moment.
+        /// The epochs that are still moments of the merged run, besides its last epoch. `None`: no records were
+        /// combined, and each epoch is a moment.
         kept: Option<Vec<Epoch>>,
     },
     /// Removes the runs that end at or before an epoch.
@@ -55,8 +55,8 @@ pub enum Edit {
     },
     /// Removes a backup.
     RemoveBackup(ObjectId),
-    /// Lets the runs begin after this epoch, which ends at these positions. Only for an archive without a run.
-    /// Another archive holds the epochs up to this one.
+    /// Leaves out the epochs up to [`EpochEnds::epoch`], because another archive holds these epochs. The first run will
+    /// begin with the next epoch. Only for an archive without runs and backups.
     Skip(EpochEnds),
 }
 
@@ -65,8 +65,8 @@ fn refused<T>(why: String) -> Result<T> {
 }
 
 impl Edit {
-    /// Applies the edit to the manifest's list of objects and the fields that depend on it. Does not change number,
-    /// writer and predecessor.
+    /// Applies the edit to the manifest's list of objects and to the fields that depend on it. Does not change the
+    /// manifest's number, writer and predecessor.
     ///
     /// # Errors
     /// [`Error::Usage`] if the conditions of the edit do not hold. The manifest may then be partly changed and must

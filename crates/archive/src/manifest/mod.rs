@@ -22,15 +22,15 @@ use crate::backup::BackupId;
 use crate::merge::Images;
 use crate::name::{EpochRange, RunId};
 
-/// The number of the first manifest.
+/// The number of the first manifest of an archive.
 pub const FIRST: u64 = 1;
 
-/// The role in which a process writes manifests.
+/// The role of a process that writes manifests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The process that has the database open.
     Database,
-    /// A process that has only the directory of the archive.
+    /// A process that has access only to the directory of the archive.
     Agent,
 }
 
@@ -50,64 +50,64 @@ impl Role {
 pub struct Writer {
     /// The role of the writer.
     pub role: Role,
-    /// A random number that the writer drew when it opened the archive.
+    /// A random number that the writer chose when it opened the archive.
     pub life: u64,
 }
 
-/// The contents of the archive, as one numbered manifest lists them.
+/// The contents of the archive according to one manifest. Manifests are numbered consecutively.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// The number of this manifest.
+    /// The sequence number of this manifest.
     pub number: u64,
     /// The database.
     pub uuid: Uuid,
     /// The process that wrote this manifest.
     pub writer: Writer,
-    /// The lowest number of a manifest that is kept.
+    /// The number of the oldest kept manifest.
     pub oldest: u64,
-    /// The checksum of the manifest before this one; 0 for the first.
+    /// The checksum of the previous manifest; 0 for the first manifest.
     pub predecessor: u32,
-    /// The database's parent.
+    /// The parent: this database was restored from the parent.
     pub parent: Option<Parent>,
-    /// True if the database was empty before the first record of the first run.
+    /// True if the database had no image and no parent when its archive began, and no epochs were skipped.
     pub is_whole: bool,
-    /// The first epoch of the runs.
+    /// The first epoch that the runs hold.
     pub begin: Epoch,
-    /// The epoch after the last one of the runs.
+    /// The epoch after the last archived epoch.
     pub end: Epoch,
-    /// The end of epoch `end - 1` in each stream of the log.
+    /// For each stream of the log, the position at which epoch `end - 1` ends.
     pub positions: Vec<Pos>,
     /// The database's own images.
     pub images: Images,
-    /// The runs, by their epochs, then the backups.
+    /// The runs, ordered by their epochs, then the backups.
     pub objects: Vec<Object>,
-    /// The database's anchor, encoded. Empty: no manifest up to this one had an anchor.
+    /// The database's anchor, encoded. Empty: no manifest so far had an anchor.
     pub anchor: Vec<u8>,
 }
 
 impl Manifest {
-    /// Returns the runs, by their epochs.
+    /// Returns the runs, ordered by their epochs.
     pub fn runs(&self) -> impl Iterator<Item = RunId> + '_ {
         self.objects.iter().filter_map(|object| object.id.run())
     }
 
-    /// Returns the backups, by their end epochs.
+    /// Returns the backups, ordered by their end epochs.
     pub fn backups(&self) -> impl Iterator<Item = BackupId> + '_ {
         self.objects.iter().filter_map(|object| object.id.backup())
     }
 
-    /// Returns the run that contains an epoch before its last one. `None`: a run ends with the epoch, or no run
-    /// contains it.
+    /// Returns the run that contains `epoch` and the next epoch. `None`: a run ends with `epoch`, or no run contains
+    /// `epoch`.
     #[must_use]
     pub fn run_around(&self, epoch: Epoch) -> Option<RunId> {
         let mut runs = self.runs();
         runs.find(|run| run.epochs.contains(epoch) && run.epochs.last() != epoch)
     }
 
-    /// Returns the record of the database's anchor. `None`: the manifest contains no anchor.
+    /// Returns the decoded anchor of the database. `None`: the manifest contains no anchor.
     ///
     /// # Errors
-    /// Those of [`Record::of_copy`]; [`Error::Foreign`] for an anchor of another database.
+    /// Errors of [`Record::of_copy`]; [`Error::Foreign`] for an anchor of another database.
     pub fn anchor(&self) -> Result<Option<Record>> {
         if self.anchor.is_empty() {
             return Ok(None);
@@ -127,7 +127,7 @@ impl Manifest {
         Ok(Some(record))
     }
 
-    /// Returns whether the database began empty and the runs hold everything that it ever logged. Then a restore
+    /// Returns whether the database began empty and the runs hold everything that was ever logged in it. Then a restore
     /// needs no backup.
     #[must_use]
     pub fn has_all(&self) -> bool {
@@ -146,7 +146,8 @@ impl Manifest {
         EpochRange::new(self.begin, self.end)
     }
 
-    /// Returns the last epoch that the archive holds, and its end in each stream. The database's anchor records both.
+    /// Returns the last archived epoch, and that epoch's end in each stream. The database's anchor records the epoch
+    /// and the ends.
     #[must_use]
     pub fn held(&self) -> (Epoch, &[Pos]) {
         (Epoch(self.end.0.saturating_sub(1)), &self.positions)
@@ -175,8 +176,8 @@ impl Manifest {
         Ok(runs)
     }
 
-    /// Checks that the archive holds the log up to epoch `anchor`, the last archived epoch according to the anchor.
-    /// The log may have been cut up to there.
+    /// Checks that the archive holds the log up to epoch `anchor`. The database's anchor records this epoch as the last
+    /// archived one, so the log up to it may have been deleted.
     ///
     /// # Errors
     /// [`Error::ArchiveBehind`].
@@ -188,7 +189,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// Checks that the log reaches at least as far as the archive. It must, because only durable epochs are archived.
+    /// Checks that the log is durable at least up to the archive's end. If it is not, the log has lost epochs, because
+    /// only durable epochs are archived.
     ///
     /// # Errors
     /// [`Error::LostLog`].

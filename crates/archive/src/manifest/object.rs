@@ -6,26 +6,26 @@ use perdura_base::{CkptEpoch, Epoch};
 use crate::backup::BackupId;
 use crate::name::{EpochRange, RunId};
 
-/// The size of an object in a manifest, bytes.
+/// The encoded size of an object in a manifest, in bytes.
 pub(super) const OBJECT_BYTES: usize = 40;
 
-/// The folder of runs.
+/// The name of the folder of runs.
 pub(crate) const RUNS: &str = "runs";
-/// The folder of backups.
+/// The name of the folder of backups.
 pub(crate) const BACKUPS: &str = "backups";
 
 const RUN: u8 = 0;
 const SWEEP: u8 = 1;
 const CUT: u8 = 2;
 
-/// The identity of a file. Runs come before backups.
+/// The identity of a file in the archive. Runs sort before backups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectId {
     /// A run.
     Run(RunId),
-    /// A backup that reflects the records whose tags are below its checkpoint epoch k.
+    /// A backup that contains all changes with tags below k. k is the backup's checkpoint epoch.
     Sweep(BackupId),
-    /// A backup that reflects the records of all epochs up to its end.
+    /// A backup that contains the changes of all epochs up to its end.
     Cut(BackupId),
 }
 

@@ -1,34 +1,39 @@
 //! Merging: neighbouring runs become one run of the next level.
 //!
-//! The merged run covers the epochs of its inputs, which must follow each other without a hole, and has all their
-//! records, sorted. Fewer runs mean fewer files that a restore reads side by side.
+//! The merged run covers the inputs' epochs and has all the inputs' records, sorted. The inputs must be neighbours: no
+//! epoch is missing between two inputs. A restore reads the runs side by side, and after merges there are fewer of
+//! them.
 //!
 //! If the options have a [`Keep`], a merge also combines the records of a page into their XOR, a *net change*. Two
-//! rules say which records may be summed:
+//! rules say which records may be combined:
 //!
-//! * No image, retained or being built, may lie between the *tags* of the records. Then each image reflects either
-//!   all of them or none. The sum gets the highest tag and is on the same side of each image.
-//! * No kept moment may lie between the *epochs*: a restore to that moment takes some records and not the others.
+//! * No image, retained or being built, may lie between the *tags* of the records. Then each image contains all of
+//!   these changes or none. The net change gets the highest tag. So each image contains the net change if and only if
+//!   the image contains the records.
+//! * No kept moment may lie between the *epochs* of the records, because a restore to that moment takes only the
+//!   records up to it.
 //!
-//! An image that begins later has a checkpoint epoch above every tag in the archive, so it lies between no two of
-//! them. So merges can run while an image is built or a backup is copied. Tags do not rise along a page's life,
-//! because a restart gives pages the number of the image that it loaded. So a merge keeps a separate open sum for
-//! each side on which the page has records, not only for the side of the last record.
+//! An image that begins later has a checkpoint epoch above every tag in the archive. So it does not lie between two of
+//! these tags. Therefore merges can run while an image is built or a backup is copied.
 //!
-//! A net record has the number of its updates, their lowest and highest update number, and a sum of a hash of each:
-//! the figures that a restart's check compares. It is kept even if its bytes cancel out to nothing.
+//! Tags do not always rise with the updates of a page, because a restart gives pages the checkpoint epoch of the image
+//! that it loaded. So a merge may have several open net changes of one page. Each combines the records on one side of
+//! the images.
+//!
+//! A net record stores the count, the lowest and the highest of the update numbers, and the sum of the numbers' hashes.
+//! A restart's check compares these figures. So a net record is kept even if the bytes of its changes cancel out.
 //!
 //! # Invariants
-//! * A merge proves itself. The records that it wrote account for the number of updates in its inputs. For each
-//!   partition and each side of the images, their digest equals that of the inputs. If a record was lost, doubled or
-//!   summed wrongly, the merge ends with an error and the inputs stay.
-//! * The inputs are not changed and not removed. The caller removes them when a durable manifest has the merged run
+//! * A merge proves its result. The merged run must have as many updates as the inputs. For each partition and each
+//!   side of the images, the digest of the written records must equal the digest of the inputs. If a record was lost,
+//!   doubled or combined wrongly, the merge ends with an error and the inputs stay.
+//! * A merge does not change or remove its inputs. The caller removes them when a durable manifest names the merged run
 //!   instead.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", 3.1 (net change), 3.3 (asynchronous merging).
 //! # Deviations
-//! The paper names net changes without saying when records must not be combined.
+//! The paper mentions net changes without saying when records must not be combined.
 
 mod net;
 mod tree;
@@ -57,22 +62,23 @@ pub struct MergeOptions {
     pub generation: u32,
     /// The codec of the merged run's blocks.
     pub codec: Codec,
-    /// The moments and images that must stay apart when records are combined. `None`: no records are combined.
+    /// The moments and images that must not lie between combined records. `None`: no records are combined.
     pub keep: Option<Keep>,
-    /// The moments that the merged run lists if no records are combined, chosen from those of its inputs. `None`: a
-    /// sample of them.
+    /// The moments that the merged run lists. They must be moments of the inputs. The list is used only if no records
+    /// are combined. `None`: the merged run lists a sample of the inputs' moments.
     pub listed: Option<Vec<Moment>>,
-    /// The archive's end that the merged run is to continue. `None`: the run continues where its first input began.
+    /// The end of the archive. The merged run must begin there. `None`: the run begins where its first input begins.
     pub follows: Option<Follows>,
 }
 
-/// The end of an archive that a merged run is to continue, although the archive may already have the first epochs of
-/// the inputs. Such a run is of level 0, like the archiver's, and none of its records are combined.
+/// The end of an archive. The merged run must begin there. The archive may already have the first epochs of the inputs.
+/// A run that is merged with these options is of level 0, like the archiver's runs. None of its records are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Follows {
-    /// The epoch after the last one of the archive. Records of earlier epochs are left out.
+    /// The epoch after the archive's last epoch. Records of earlier epochs are left out of the merged run.
     pub begin: Epoch,
-    /// The latest moment of the archive, microseconds since 1970. No moment of the merged run is earlier.
+    /// The wall clock of the archive's latest moment, microseconds since 1970. No moment of the merged run gets an
+    /// earlier wall clock.
     pub wall_us: u64,
 }
 
@@ -81,7 +87,7 @@ pub struct Merge {
     inputs: Vec<Arc<Run>>,
     keep: Option<Keep>,
     moments: Moments,
-    /// The number of updates that the inputs have and the merged run leaves out, and the digests of those updates.
+    /// The count and the digests of the left-out updates. The inputs have these updates, and the merged run does not.
     left_out: (u64, Digests),
     stage: Stage,
 }
@@ -98,7 +104,7 @@ struct Working {
     net: Option<NetChange>,
     writer: RunWriter,
     header: RunHeader,
-    /// The number of updates in the records that are left out, and the digests of those updates.
+    /// The count and the digests of the updates in all records that were left out so far.
     left_out: (u64, DigestSum),
 }
 
@@ -133,7 +139,7 @@ fn neighbours(inputs: &[Arc<Run>]) -> Result<EpochRange> {
         .ok_or_else(|| Error::Usage(format!("runs of epochs {begin} to {end} are not in order")))
 }
 
-/// Returns the epochs of the merged run, and its level.
+/// Returns the epochs and the level of the merged run.
 fn place(inputs: &[Arc<Run>], options: &MergeOptions) -> Result<(EpochRange, u8)> {
     let epochs = neighbours(inputs)?;
     let Some(follows) = options.follows else {
@@ -155,8 +161,8 @@ fn place(inputs: &[Arc<Run>], options: &MergeOptions) -> Result<(EpochRange, u8)
     Ok((own, 0))
 }
 
-/// Returns the moments that the merged run lists. If records are combined, these are the moments to keep, otherwise
-/// the listed ones or a sample of all.
+/// Returns the moments that the merged run lists. If records are combined, the list has the kept moments and the run's
+/// last epoch. If not, the list is `options.listed`. Without `options.listed`, it is a sample of the inputs' moments.
 fn moments(inputs: &[Arc<Run>], epochs: EpochRange, options: &MergeOptions) -> Result<Moments> {
     let listed = |run: &&Arc<Run>| run.header().only_listed_moments;
     let Some(keep) = &options.keep else {
@@ -206,8 +212,8 @@ impl Merge {
     /// Begins to merge neighbouring runs, given in the order of their epochs, into a run in folder `dir`.
     ///
     /// # Errors
-    /// [`Error::Usage`] for runs that are not neighbours or are of different databases, and for a moment to keep that
-    /// no input has; errors of the disk. the runs do not have; errors of the disk.
+    /// [`Error::Usage`] for runs that are not neighbours or are of different databases, and if a kept moment is in no
+    /// input; errors of the disk.
     pub fn new(
         disk: Arc<dyn Disk>,
         dir: &str,
@@ -249,8 +255,8 @@ impl Merge {
     /// Continues until an I/O has been made. After [`Progress::Done`] the merged run is durable under its name.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if an input is damaged or the written records do not match the inputs; errors of the disk.
-    /// A merge cannot be used after an error. Its temporary file may be left.
+    /// [`Error::Corrupt`] if an input is damaged or the written records do not match the inputs; errors of the disk. A
+    /// merge cannot be used after an error. It may leave its temporary file.
     pub fn step(&mut self) -> Result<Progress<RunSummary>> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Merge(mut working) => {
@@ -290,8 +296,8 @@ impl Merge {
         }
     }
 
-    /// Compares the written records with the inputs: the number of updates, and the digests for each partition and
-    /// each side of the images.
+    /// Checks the written records against the inputs: the count of updates, and the digests for each partition and each
+    /// side of the images.
     fn prove(&self, tail: &Tail) -> Result<()> {
         let differs = |expected: String, found: String| {
             let consequence = "The merged run was not made, and its inputs are kept. One of them \
@@ -324,8 +330,8 @@ impl Merge {
         }
     }
 
-    /// Returns the digest of the records of each partition and each side of the images. If no records are combined,
-    /// the tag takes the place of the side.
+    /// Returns the XOR of `digests` for each side of the images and each partition. If no records are combined, each
+    /// tag counts as a side.
     fn sides(&self, digests: &Digests) -> BTreeMap<(u64, PartitionId), u64> {
         let mut sums = BTreeMap::new();
         for (tag, partition, digest) in digests.sums() {

@@ -1,4 +1,4 @@
-//! Net change: records of one page become one if no kept moment and no image lies between them.
+//! Net change: the records of one page are combined into one if no kept moment and no image lies between them.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
@@ -10,18 +10,19 @@ use perdura_page::layout::{META_BYTES, ZERO_PAGE};
 use crate::record::{EpochSpan, FragmentBytes, PageAt, RunRecord, Updates};
 use crate::run::Moment;
 
-/// The size of a line, bytes. A sum records which lines of the page it has changed.
+/// The size of a line of a page, bytes. A [`Sum`] notes which lines its records have changed.
 const LINE_BYTES: usize = 64;
-/// The number of lines of a page.
+/// The number of lines in a page.
 const LINES: usize = PAGE_BYTES / LINE_BYTES;
 
-/// The images that a restore may begin with.
+/// The images that a restore may begin with. Two tags are on one *side* of these images if each image contains either
+/// the changes of both tags or the changes of neither.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Images {
     /// The checkpoint epochs of all images and backups that are retained.
     pub retained: Vec<CkptEpoch>,
-    /// The checkpoint epoch of the image that is being built. It also counts, because some of its pages are already
-    /// written.
+    /// The checkpoint epoch of the image that is being built. Records on opposite sides of this image must not be
+    /// combined, because some of the image's pages are already written.
     pub building: Option<CkptEpoch>,
 }
 
@@ -30,15 +31,15 @@ impl Images {
         self.retained.iter().copied().chain(self.building)
     }
 
-    /// Returns how many images have a checkpoint epoch of at most `tag`. Two records are on the same side of every
-    /// image if this number is the same for both tags.
+    /// Returns how many images have a checkpoint epoch of at most `tag`. Two tags are on the same side of every image
+    /// if their two counts are equal.
     #[must_use]
     pub fn side(&self, tag: CkptEpoch) -> u64 {
         to_u64(self.all().filter(|k| *k <= tag).count())
     }
 
-    /// Returns whether some image reflects the record of one tag and not the other. For the lower tag a, the higher
-    /// tag b and the image's checkpoint epoch k this means a < k <= b.
+    /// Returns whether an image contains the changes of exactly one of two tags. For the lower tag a, the higher tag b
+    /// and the image's checkpoint epoch k this means a < k <= b.
     #[must_use]
     pub fn part(&self, first: CkptEpoch, second: CkptEpoch) -> bool {
         let (low, high) = if armed(Flaw::TagsTakenForRising) {
@@ -53,29 +54,31 @@ impl Images {
     }
 }
 
-/// The moments and images that must stay apart when records are combined.
+/// The moments and images that limit combining. No two records are combined if one of these lies between them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// The moments that can still be restored, ascending. The last epoch of the merged run is always a moment as well.
-    /// A retained image of the kind `Cut(e)` needs a moment at e.
+    /// The moments that must stay restorable, ascending. The last epoch of the merged run need not be listed: it always
+    /// stays a moment.
+    /// For a retained backup of kind `Cut(e)`, the list must contain a moment at e.
     pub moments: Vec<Moment>,
-    /// The images with which a restore can still begin.
+    /// The images that a restore can still begin with.
     pub images: Images,
 }
 
-/// The sum of some records of a page.
+/// The sum (XOR) of some records of one page.
 struct Sum {
     epochs: EpochSpan,
-    /// The highest tag.
+    /// The highest tag of the records.
     tag: CkptEpoch,
     updates: Updates,
     count: u32,
-    /// The encoded fragments. While the sum has one record they are that record's fragments, later the fragments of
-    /// the sum.
+    /// The encoded fragments of the first record. When the sum is complete, [`encode`](Sum::encode) replaces these
+    /// bytes with the encoded sum.
     bytes: Vec<u8>,
-    /// The XOR of several records. It is all zeros before the second record joins and again after encoding.
+    /// The XOR of the records, if there are several. All bytes are zero while the sum has only one record.
+    /// [`encode`](Sum::encode) sets all bytes to zero again.
     page: Vec<u8>,
-    /// A bit for each line of `page`: whether a record has changed it.
+    /// A bit for each line of `page`. It is set if a record has changed the line.
     lines: [u64; LINES / 64],
     is_several: bool,
 }
@@ -106,7 +109,7 @@ impl Sum {
         self.is_several = false;
     }
 
-    /// Adds a record of the same page to the sum.
+    /// Adds another record of the same page to the sum.
     fn join(&mut self, record: &RunRecord<'_>) {
         if !self.is_several {
             let first = std::mem::take(&mut self.bytes);
@@ -139,14 +142,14 @@ impl Sum {
         }
     }
 
-    /// Returns the first line at or after `from` whose changed bit equals `changed`. Returns `LINES` if there is no
-    /// such line.
+    /// Searches the lines from index `from` on. Returns the index of the first changed line if `changed` is true,
+    /// otherwise of the first unchanged line. Returns `LINES` if no such line is left.
     fn next_line(&self, from: usize, changed: bool) -> usize {
         let is = |line: &usize| (self.lines[line / 64] >> (line % 64) & 1 == 1) == changed;
         (from..LINES).find(is).unwrap_or(LINES)
     }
 
-    /// Encodes the sum if it has several records, and sets the page to zeros again.
+    /// Encodes the sum and sets the page to zeros again. A sum of one record is already encoded.
     fn encode(&mut self) {
         if !self.is_several {
             return;
@@ -180,15 +183,16 @@ impl Sum {
     }
 }
 
-/// A machine that combines records that arrive in the order of runs.
+/// A state machine that combines records. The records arrive in the order that records have in a run.
 pub(crate) struct NetChange {
     /// The moments that are kept, ascending.
     moments: Vec<Epoch>,
     images: Images,
-    /// The page that the sums belong to, and the index of their interval between two kept moments. `None`: no sum is
-    /// open.
+    /// The page of the open sums, and the index of their interval. The kept moments divide the epochs into intervals,
+    /// and one interval contains the epochs of all records in the open sums. `None`: no sum is open.
     open: Option<(PageAt, usize)>,
-    /// The sums, one for each side of the images on which the page has records. The first `used` are in use.
+    /// The sums of the page's records, one for each side of the images. Only the first `used` sums are open; the rest
+    /// are spare.
     sums: Vec<Sum>,
     used: usize,
 }
@@ -205,7 +209,7 @@ impl NetChange {
         }
     }
 
-    /// Adds a record. If it begins another page or interval, first passes the sums of the one before to `out`.
+    /// Adds a record. If the open sums have a different page or interval, first passes the sums to `out`.
     pub(crate) fn add(
         &mut self,
         record: &RunRecord<'_>,
@@ -213,7 +217,7 @@ impl NetChange {
     ) -> Result<()> {
         let interval = |epoch: Epoch| self.moments.partition_point(|m| *m < epoch);
         let place = (record.at, interval(record.epochs.first));
-        // The inputs have the moments that are kept, so no net record of an input spans such a moment.
+        // The inputs have the kept moments, so no net record of an input spans a kept moment.
         debug_assert_eq!(
             place.1,
             interval(record.epochs.last),
@@ -237,7 +241,7 @@ impl NetChange {
         Ok(())
     }
 
-    /// Passes the open sums to `out`.
+    /// Passes the open sums to `out` as records, and closes them.
     pub(crate) fn flush(
         &mut self,
         mut out: impl FnMut(&RunRecord<'_>) -> Result<()>,

@@ -1,8 +1,8 @@
 //! Reading several runs as one, with a tree of losers over their cursors.
 //!
-//! Each leaf is a run. Of two records that meet at an inner node, the node keeps the later one, the *loser*. The
-//! earlier one, the winner, is compared at the next node up. The winner at the root is the next record. When its run
-//! advances, only the nodes between that leaf and the root are compared again, each once.
+//! Each leaf is a run. Two records meet at an inner node. The node keeps the later record, the *loser*. The earlier
+//! record, the winner, is compared at the next node up. The winner at the root is the next record. When the winner's
+//! run advances, only the nodes between that run's leaf and the root are compared again, each once.
 //!
 //! # Source
 //! D. Knuth, "The Art of Computer Programming", volume 3, 5.4.1.
@@ -15,7 +15,7 @@ use crate::reader::{Run, RunCursor, Scope};
 use crate::record::{PageAt, RunRecord};
 use crate::writer::Progress;
 
-/// The position of a run's next record in the order of runs. A run that is exhausted ranks last.
+/// The sort key of a run's next record. A run with no records left ranks last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     page: u64,
@@ -44,21 +44,22 @@ impl Rank {
     }
 }
 
-/// The records of several runs, merged in order.
+/// The records of several runs, read in the order that one run with all these records would have.
 pub struct Merged {
     cursors: Vec<RunCursor>,
     ranks: Vec<Rank>,
-    /// The overall winner at index 0, and the loser at inner node i at index i.
+    /// The tree, as indexes of runs. Element 0 is the winner of all runs. Each other element i is the loser at inner
+    /// node i.
     losers: Vec<usize>,
-    /// The number of cursors that have read their first record.
+    /// The number of primed cursors. A primed cursor has read a record.
     primed: usize,
     reads: u64,
-    /// True if the caller has received the winner.
+    /// True if the winner is the current record. [`advance`](Self::advance) has then moved to the winner.
     is_taken: bool,
 }
 
 impl Merged {
-    /// Returns the records of `scope` in all these runs.
+    /// Returns the records of `scope` in all of `runs`.
     ///
     /// # Panics
     /// If `runs` is empty.
@@ -75,7 +76,7 @@ impl Merged {
         }
     }
 
-    /// Starts again with the records of another scope of the same runs. Reuses the buffers.
+    /// Starts again in the same runs, with the records of `scope`. Reuses the buffers.
     pub fn restart(&mut self, scope: &Scope) {
         for cursor in &mut self.cursors {
             cursor.restart(scope);
@@ -90,8 +91,9 @@ impl Merged {
         self.reads
     }
 
-    /// Reads the beginning of the next run that has not been read. A caller that counts I/Os calls this until it
-    /// returns `Done`, before the first [`advance`](Self::advance). Otherwise `advance` does the same.
+    /// Reads the first record of the next run. Returns `Done` if the first records of all runs have been read. A caller
+    /// that counts I/Os repeats this call until `Done`, and only then calls [`advance`](Self::advance). For other
+    /// callers `advance` reads these records.
     ///
     /// # Errors
     /// Those of [`RunCursor::advance`].
@@ -110,7 +112,7 @@ impl Merged {
         Ok(Progress::More)
     }
 
-    /// Compares all runs and fills the tree.
+    /// Compares the first records of all runs and fills the tree.
     fn build(&mut self) {
         let count = self.cursors.len();
         let mut winners = vec![0; 2 * count];
@@ -125,8 +127,8 @@ impl Merged {
         self.losers[0] = winners[1];
     }
 
-    /// Returns whether the record of run `a` comes before that of run `b`. If they are equal, the order of the runs
-    /// decides.
+    /// Returns whether the next record of run `a` comes before the next record of run `b`. If their ranks are equal,
+    /// the lower run index comes first.
     #[inline]
     fn is_before(&self, a: usize, b: usize) -> bool {
         (self.ranks[a], a) < (self.ranks[b], b)
@@ -163,10 +165,10 @@ impl Merged {
         Ok(self.is_taken)
     }
 
-    /// Returns the record that [`advance`](Self::advance) has reached.
+    /// Returns the current record. [`advance`](Self::advance) has moved there.
     ///
     /// # Panics
-    /// If it has not reached a record.
+    /// If `advance` was not called or found no record.
     #[inline]
     #[must_use]
     pub fn record(&self) -> RunRecord<'_> {

@@ -16,12 +16,12 @@ use crate::run::{BlockEntry, damage};
 /// A cursor over all records of a run, or over the records of some pages.
 pub struct RunCursor {
     run: Arc<Run>,
-    /// The first of the wanted pages.
+    /// The first wanted page.
     from: PageAt,
     to: Option<PageAt>,
-    /// The blocks that have not been opened, as positions in the run's index.
+    /// The blocks that have not been opened, as a range of indexes in the run's index.
     blocks: std::ops::Range<usize>,
-    /// The block that is open. `None`: no block is.
+    /// The open block. `None`: no block is open.
     head: Option<(BlockHead, BlockEntry)>,
     raw: Vec<u8>,
     unpacker: Unpacker,
@@ -30,7 +30,7 @@ pub struct RunCursor {
     current: Option<Decoded>,
     last: Option<(PageAt, Epoch, u32)>,
     buf: AlignedBuf,
-    /// The position of the buffer's first byte in the file, and the number of bytes read.
+    /// The file offset of the buffer's first byte, and the number of bytes in the buffer that were read.
     window: (u64, usize),
     reads: u64,
 }
@@ -58,11 +58,11 @@ impl RunCursor {
         cursor
     }
 
-    /// Starts again with the records of another scope. Reuses the buffers.
+    /// Starts again with the records of `scope`. Reuses the buffers.
     pub fn restart(&mut self, scope: &Scope) {
         let index = &self.run.index;
         (self.from, self.to) = scope.bounds();
-        // The block before the first block that begins at or after `from` may still contain records of `from`.
+        // The last block that begins before `from` may still contain records of `from`.
         let first = index.partition_point(|entry| entry.first < self.from);
         let end = self.to.map_or(index.len(), |to| {
             index.partition_point(|entry| entry.first < to)
@@ -92,8 +92,8 @@ impl RunCursor {
         self.reads
     }
 
-    /// Moves to the next record. Returns `false` if no record is left. Makes at most one read, plus one for each
-    /// block that turns out to have no page of the scope.
+    /// Moves to the next record. Returns `false` if no record is left. Makes at most one read, plus one for each block
+    /// that has no page of the scope.
     ///
     /// # Errors
     /// [`Error::Corrupt`]; errors of the disk. The cursor cannot be used after an error.
@@ -119,10 +119,10 @@ impl RunCursor {
         }
     }
 
-    /// Returns the record that [`advance`](Self::advance) has reached.
+    /// Returns the current record. [`advance`](Self::advance) has moved there.
     ///
     /// # Panics
-    /// If it has not reached a record.
+    /// If `advance` was not called or found no record.
     #[inline]
     #[must_use]
     pub fn record(&self) -> RunRecord<'_> {
@@ -130,7 +130,7 @@ impl RunCursor {
         decoded.record(&self.raw)
     }
 
-    /// Returns the sort key of the current record in the order of runs. `None`: the cursor is at the end.
+    /// Returns the sort key of the current record. `None`: the cursor is at the end.
     #[inline]
     #[must_use]
     pub fn key(&self) -> Option<(PageAt, Epoch, u32)> {
@@ -176,7 +176,7 @@ impl RunCursor {
         Ok(decoded)
     }
 
-    /// Returns the page of the block's record that was decoded last. If none was, returns the block's first page.
+    /// Returns the page of the block's last decoded record. Before the first record, returns the block's first page.
     #[inline]
     fn page_before(&self, head: &BlockHead) -> PageAt {
         if self.next == 0 {
@@ -225,7 +225,8 @@ impl RunCursor {
         Ok(true)
     }
 
-    /// Ensures that the block is in the buffer. Reads ahead, but not beyond the last wanted block.
+    /// Ensures that the block is in the buffer. If a read is needed, the same read fetches the following blocks. It
+    /// ends after [`READ_BYTES`], or earlier, after the last wanted block.
     fn fill(&mut self, entry: &BlockEntry) -> Result<()> {
         let (start, len) = self.window;
         if start <= entry.offset && entry.end() <= start + to_u64(len) {

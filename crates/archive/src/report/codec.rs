@@ -11,7 +11,7 @@ use crate::sealed::unseal;
 const MAGIC: &[u8; 4] = b"PRPT";
 const HEAD_BYTES: usize = 128;
 const CRC_BYTES: usize = 4;
-/// The size of the longest file, bytes.
+/// The maximum size of a report's file, bytes.
 pub(super) const REPORT_BYTES_MAX: usize =
     (HEAD_BYTES + 8 * PARTITIONS_MAX as usize + TEXT_BYTES_MAX + CRC_BYTES)
         .next_multiple_of(SECTOR_BYTES);
@@ -23,7 +23,7 @@ pub(super) fn damage(file: &str, offset: u64, expected: String, found: String) -
 }
 
 impl Report {
-    /// Returns the file's bytes. A text above the limit is truncated.
+    /// Returns the file's bytes. A text longer than [`TEXT_BYTES_MAX`] is truncated.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(
@@ -68,8 +68,8 @@ impl Report {
     /// Reads and checks the report `id` of database `uuid`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`]; [`Error::Version`] for a whole file of another version, [`Error::Foreign`] for a file of
-    /// another database.
+    /// [`Error::Corrupt`]; [`Error::Version`] for an undamaged file with an unknown version; [`Error::Foreign`] for a
+    /// file of another database.
     pub fn decode(file: &str, bytes: &[u8], id: ReportId, uuid: &Uuid) -> Result<Report> {
         let crc_at = bytes.len().saturating_sub(CRC_BYTES);
         let (mut r, _) = unseal(file, bytes, *MAGIC, crc_at, damage)?;

@@ -1,4 +1,4 @@
-//! The files of an archive's reports: listing, reading, and writing one I/O a step.
+//! The files of an archive's reports: listing, reading and writing them. A step of the writing makes one I/O.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn dir_of(uuid: &Uuid) -> String {
     format!("{}/{REPORTS}", folder(uuid))
 }
 
-/// Returns the file names in folder `dir` of reports. The list is empty if the folder does not exist.
+/// Returns the names of the files in `dir`, the folder of reports. The list is empty if the folder does not exist.
 fn names(disk: &dyn Disk, dir: &str) -> Result<Vec<String>> {
     match disk.list(dir) {
         Err(error) if error.is_not_found() => Ok(Vec::new()),
@@ -24,8 +24,8 @@ fn names(disk: &dyn Disk, dir: &str) -> Result<Vec<String>> {
     }
 }
 
-/// Lists the reports of a database's archive, in ascending order: the proofs, by their images, then the drills, by
-/// their times.
+/// Lists the reports of a database's archive. The proofs come first, ordered by the checkpoint epochs of their images.
+/// The drills follow, ordered by their times.
 ///
 /// # Errors
 /// Errors of the disk.
@@ -56,7 +56,7 @@ pub fn read_report(disk: &dyn Disk, uuid: &Uuid, id: ReportId) -> Result<Report>
     Report::decode(&path, &bytes, id, uuid)
 }
 
-/// Returns the newest report of a kind that can be read. `None`: no report can be read.
+/// Returns the newest readable report of a kind. `None`: no report of the kind is readable.
 ///
 /// # Errors
 /// Errors of the disk.
@@ -66,8 +66,7 @@ pub fn newest_report(disk: &dyn Disk, uuid: &Uuid, kind: ReportKind) -> Result<O
     for id in ids.into_iter().rev() {
         match read_report(disk, uuid, id) {
             Ok(report) => return Ok(Some(report)),
-            // Another writer has removed the report, or it is damaged. The report before it is the newest that can be
-            // read.
+            // Another writer has removed this report, or the report is damaged. Try the report before it.
             Err(error) if error.is_not_found() => {}
             Err(Error::Corrupt(_) | Error::Foreign { .. } | Error::Version { .. }) => {}
             Err(error) => return Err(error),
@@ -79,11 +78,11 @@ pub fn newest_report(disk: &dyn Disk, uuid: &Uuid, kind: ReportKind) -> Result<O
 enum Stage {
     Prepare,
     Write(Ending),
-    /// Remove older reports.
+    /// Remove these older reports.
     Clear(Vec<String>),
 }
 
-/// A machine that writes a report.
+/// A state machine that writes a report and removes old reports, one I/O a step.
 pub struct Reporting {
     disk: Arc<dyn Disk>,
     report: Report,
@@ -92,7 +91,7 @@ pub struct Reporting {
 }
 
 impl Reporting {
-    /// Begins to write a report into the archive of its database. The archive exists.
+    /// Begins to write a report into the archive of its database. The archive must exist.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>, report: Report) -> Reporting {
         Reporting {
@@ -143,7 +142,7 @@ impl Reporting {
         Ok(())
     }
 
-    /// Returns the files of reports of this kind that are older than the [`KEPT_REPORTS`] newest.
+    /// Returns the names of the reports of this kind that are older than the [`KEPT_REPORTS`] newest.
     fn older(&self) -> Result<Vec<String>> {
         let mut names = names(self.disk.as_ref(), &self.dir)?;
         let kind = self.report.kind;

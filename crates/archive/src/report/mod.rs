@@ -14,24 +14,24 @@ use perdura_base::{CkptEpoch, Epoch, Uuid};
 
 pub use files::{Reporting, newest_report, read_report, reports};
 
-/// The number of reports of each kind that are kept.
+/// The number of reports of each kind that the archive keeps.
 pub const KEPT_REPORTS: usize = 16;
-/// The most bytes of a report's text. A longer text is truncated.
+/// The maximum length of a report's text, bytes. A longer text is truncated.
 pub const TEXT_BYTES_MAX: usize = 8192;
 /// The folder of reports, inside the folder of the database.
 pub(crate) const REPORTS: &str = "reports";
 
-/// The object that was compared with the database.
+/// The kind of comparison that a report is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReportKind {
-    /// Two images of the database and the records between them, by their digests.
+    /// The XOR of two images' digests was compared with the digest of the records between the images.
     Proof,
-    /// A database that was restored from the archive.
+    /// A database restored from the archive was compared with the original.
     Drill,
 }
 
 impl ReportKind {
-    /// Returns the name of the kind. File names of its reports begin with it.
+    /// Returns the name of the kind. A report's file name begins with the kind's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ impl ReportKind {
 /// The result of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing is proven yet. The next proof begins with this image.
+    /// No comparison yet: a first image was recorded. The next proof begins with this image.
     Begun,
     /// The comparison found no difference.
     Holds,
@@ -64,13 +64,13 @@ impl Outcome {
     }
 }
 
-/// The identity of a report. The name of its file is made from it, and sorts like it.
+/// The identity of a report. The report's file name is made from the identity, and file names sort as identities do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReportId {
     /// The kind.
     pub kind: ReportKind,
-    /// The sort key among the reports of the kind. For a proof: the checkpoint epoch of its image, then the wall
-    /// clock. For a drill: the wall clock, then the restored epoch.
+    /// The sort key within the reports of one kind. For a proof: the checkpoint epoch of the proven image, then the
+    /// wall clock. For a drill: the wall clock, then the restored epoch.
     pub rank: (u64, u64),
 }
 
@@ -117,24 +117,25 @@ pub struct Report {
     pub uuid: Uuid,
     /// The time of the report, microseconds since 1970.
     pub wall_us: u64,
-    /// For a proof, the checkpoint epoch of the image that was proven before; for a drill, that of the restored
-    /// backup.
+    /// For a proof, the checkpoint epoch of the previous proof's image. For a drill, the checkpoint epoch of the
+    /// restored backup.
     pub from: CkptEpoch,
     /// For a proof, the checkpoint epoch of the image that was proven; 0 for a drill.
     pub to: CkptEpoch,
-    /// For a proof, the begin of the image; for a drill, the end of the backup.
+    /// For a proof, the begin epoch of the proven image. For a drill, the end epoch of the backup.
     pub begin: Epoch,
-    /// For a proof, the end of the image; for a drill, the restored epoch.
+    /// For a proof, the end epoch of the proven image. For a drill, the restored epoch.
     pub end: Epoch,
-    /// The number of the manifest whose runs were read.
+    /// The number of the manifest that named the runs.
     pub manifest: u64,
     /// The number of runs that were read.
     pub runs: u32,
     /// The duration of the comparison, microseconds.
     pub took_us: u64,
-    /// For a proof, the digest of the image in each partition. Each page's digest includes its number.
+    /// For a proof, the digest of the image in each partition. Each page's digest includes the page's id. For a drill,
+    /// empty.
     pub digests: Vec<u64>,
-    /// A description of the difference; if no difference was found, a description of the comparison.
+    /// A description of the difference. If no difference was found, a description of the comparison.
     pub text: String,
 }
 

@@ -1,21 +1,21 @@
-//! The moments that an archive promises, and the files that no promised moment needs.
+//! The moments that an archive promises, and the choice of files to remove.
 //!
-//! A *moment* is an epoch to which a database can be restored. In a run whose records were not combined each epoch is
-//! a moment. In a run whose records were combined, only the listed epochs are. A [`Retention`] promises some moments,
-//! depending on their age: the last moment in each interval of the wall clock. Merges keep the promised moments and
-//! no others ([`Retention::policy`]). The planner ([`plan`](mod@plan)) finds the backups and runs that no promised
-//! moment needs.
+//! A *moment* is an epoch that a database can be restored to. A run's records are combined or not. In an uncombined
+//! run, each epoch is a moment. In a combined run, only the listed epochs are moments. A [`Retention`] promises some
+//! moments, depending on their age: the last moment in each interval of the wall clock. Merges keep only the promised
+//! moments ([`Retention::policy`]). The planner ([`plan`](mod@plan)) finds the backups and runs that no promised moment
+//! needs.
 //!
-//! The length of the intervals is the *grain* of an age, and each interval begins at a multiple of it. Each grain is
-//! a multiple of the next finer one. So the last moment of a long interval is also the last moment of a short one. So
-//! every moment that a coarser grain will promise later is already promised now.
+//! The length of the intervals at an age is the *grain* of that age. Each interval begins at a multiple of the grain.
+//! Each grain is a multiple of the next finer grain. Therefore the last moment of a long interval is also the last
+//! moment of a short one. So every moment that a coarser grain will promise later is already promised now.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`words`] | a retention as text: `all 1h, 1s 1d, 1min` |
 //! | [`plan`](mod@plan) | the backups and runs to remove |
 //! | [`shown`] | the existing moments, in ranges, for display |
-//! | [`retaining`] | a machine that reads the planner's inputs and removes files, one I/O a step |
+//! | [`retaining`] | a state machine that reads the planner's inputs and removes files, one I/O a step |
 //!
 //! # Invariants
 //! * Every promised moment stays restorable, whatever the order of merges and removals.
@@ -34,31 +34,32 @@ use std::sync::Arc;
 use crate::merger::{Policy, Verdict};
 use crate::run::Moment;
 
-/// The density of the promised moments, up to an age.
+/// An age limit, and the length of the intervals for moments below this age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grain {
-    /// The length of the intervals in each of which one moment is promised, microseconds. 0: each moment is promised.
+    /// The length of the intervals, microseconds. One moment is promised in each interval. 0: each moment is promised.
     pub every_us: u64,
-    /// The grain is for moments below this age, microseconds. `None`: for all ages.
+    /// The age limit, microseconds. The grain applies to moments below this age. `None`: it applies to every age.
     pub until_us: Option<u64>,
 }
 
 /// The promised moments. By default each moment is promised, forever.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Moments of this age and older are not promised, microseconds. `None`: there is no such limit.
+    /// The age limit, microseconds. A moment of this age or older is not promised. `None`: there is no limit.
     keep_us: Option<u64>,
-    /// The grains, ordered by age. For a moment the first grain with a higher age applies. Empty: each moment is
-    /// promised.
+    /// The grains, ordered by age. A moment belongs to the first grain with an age limit above the moment's age. Empty:
+    /// each moment is promised.
     grains: Vec<Grain>,
 }
 
 impl Retention {
-    /// Promises moments by `grains`, up to the age `keep_us`.
+    /// Returns a retention that promises moments according to `grains`. Moments of age `keep_us` or older are not
+    /// promised.
     ///
     /// # Errors
-    /// A description of what is wrong with the grains: their ages and lengths must ascend, and each length must be a
-    /// multiple of the one before.
+    /// A description of the fault in the grains: their ages and lengths must ascend, and each length must be a multiple
+    /// of the one before.
     pub fn new(keep_us: Option<u64>, grains: Vec<Grain>) -> Result<Retention, String> {
         for pair in grains.windows(2) {
             let [fine, coarse] = pair else { continue };
@@ -79,7 +80,7 @@ impl Retention {
         Ok(Retention { keep_us, grains })
     }
 
-    /// Returns the age from which moments are not promised, microseconds. `None`: there is no such limit.
+    /// Returns the age limit, microseconds. A moment of this age or older is not promised. `None`: there is no limit.
     #[must_use]
     pub fn keep_us(&self) -> Option<u64> {
         self.keep_us
@@ -91,8 +92,8 @@ impl Retention {
         &self.grains
     }
 
-    /// Returns the length of the intervals for moments of this age, microseconds. One moment is promised in each
-    /// interval. 0: each moment is promised. `None`: no moment of this age is promised.
+    /// Returns the length, in microseconds, of the intervals for moments of this age. 0: each moment is promised.
+    /// `None`: no moment of this age is promised.
     #[must_use]
     pub fn grain(&self, age_us: u64) -> Option<u64> {
         if self.keep_us.is_some_and(|keep| age_us >= keep) {
@@ -106,8 +107,8 @@ impl Retention {
         own.map(|grain| grain.every_us)
     }
 
-    /// Returns the moments in `moments` that are promised. `moments` must ascend. Its last moment counts as the last
-    /// of its interval, because a later moment is not known here.
+    /// Returns the promised moments among `moments`. `moments` must ascend. The last element of `moments` counts as the
+    /// last moment of its interval, because no later moment is known.
     pub fn promised<'m>(
         &'m self,
         moments: &'m [Moment],
@@ -123,10 +124,10 @@ impl Retention {
         })
     }
 
-    /// Returns which moments a merge is to keep of those that its inputs list.
+    /// Returns the moments that a merge keeps. `moments` are the moments listed by the merge's inputs.
     ///
-    /// While each moment of the youngest one's age is promised, no records are combined. The merged run then lists
-    /// the moments that the next coarser grain will promise.
+    /// If the grain at the age of the youngest moment is 0 (each moment is promised), no records are combined. The
+    /// merged run then lists the moments that the next coarser grain will promise.
     #[must_use]
     pub fn verdict(&self, moments: &[Moment], now_us: u64) -> Verdict {
         let youngest = moments.iter().map(|m| m.wall_us).max();
@@ -148,8 +149,8 @@ impl Retention {
         Verdict::Listing(later.promised(moments, now_us).collect())
     }
 
-    /// Returns [`verdict`](Self::verdict) as the policy of a merger. `now_us` returns the wall clock, microseconds
-    /// since 1970.
+    /// Returns a policy for a merger. The policy calls [`verdict`](Self::verdict). `now_us` returns the wall clock,
+    /// microseconds since 1970.
     #[must_use]
     pub fn policy(&self, now_us: Arc<dyn Fn() -> u64 + Send + Sync>) -> Policy {
         let own = self.clone();

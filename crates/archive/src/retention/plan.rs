@@ -1,30 +1,30 @@
 //! The planner: it finds the backups and runs that no promised moment needs.
 //!
-//! A restore begins with a backup and reads the runs from the backup's begin on. Of the backups that end at or before
-//! the oldest promised moment, only the newest undamaged one is needed, the *base*. Runs that end at or before the
-//! base's begin are not needed. Backups after the base make restores faster and are not removed.
+//! A restore begins with a backup and reads the runs from the backup's begin epoch. Of the backups that end at or
+//! before the oldest promised moment, only the newest undamaged one is needed. It is called the *base*. Runs that end
+//! at or before the base's begin epoch are not needed. Backups after the base make restores faster and are not removed.
 
 use perdura_base::Epoch;
 
 use crate::backup::BackupId;
 use crate::manifest::{Manifest, ObjectId};
 
-/// A backup, and its begin if it can be read.
+/// A backup, and its begin epoch if the backup can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
     /// The backup.
     pub id: BackupId,
-    /// The first epoch of the runs that a restore from the backup reads. `None`: the backup is damaged and cannot be
-    /// used.
+    /// The begin epoch of the backup. A restore from the backup needs the records of this epoch and of later epochs.
+    /// `None`: the backup is damaged and cannot be used.
     pub begin: Option<Epoch>,
 }
 
 /// The backups and runs to remove.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Removals {
-    /// The backups.
+    /// The backups to remove.
     pub backups: Vec<ObjectId>,
-    /// The runs that end at or before this epoch are removed. `None`: no run is removed.
+    /// The limit of the removal. The runs that end at or before this epoch are removed. `None`: no run is removed.
     pub runs_before: Option<Epoch>,
 }
 
@@ -36,8 +36,8 @@ impl Removals {
     }
 }
 
-/// Returns the backups and runs to remove if no moment before epoch `oldest` is promised, while the state at the end
-/// of `oldest` is. `known` are the manifest's backups.
+/// Returns the backups and runs to remove. The state at the end of epoch `oldest` must stay restorable; no earlier
+/// moment is promised. `known` are the manifest's backups.
 #[must_use]
 pub fn plan(manifest: &Manifest, known: &[Known], oldest: Epoch) -> Removals {
     let whole = known.iter().filter_map(|one| Some((one.id, one.begin?)));

@@ -1,4 +1,4 @@
-//! A machine that reads the planner's inputs and removes the files that no promised moment needs, one I/O a step.
+//! A state machine that reads the planner's inputs and removes the superfluous files, one I/O a step.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::name::RunId;
 use crate::output::Progress;
 use crate::store::{Publication, Store};
 
-/// The number of files that were removed.
+/// The count of files that were removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Removed {
     /// The number of backups that were removed.
@@ -22,15 +22,16 @@ pub struct Removed {
 }
 
 enum Stage {
-    /// Search for the last moment that is not promised. These runs are left to search, the newest run first.
+    /// Search for the newest moment that is too old to be promised. These runs remain to be searched, from the last to
+    /// the first.
     Moments(Vec<RunId>),
-    /// Open the backups to read their begins.
+    /// Open the backups to read their begin epochs.
     Backups(Epoch, Vec<BackupId>, Vec<Known>),
-    /// Publish these edits, the last one first.
+    /// Publish these edits, from the last to the first.
     Edits(Vec<Edit>, Option<Box<Publication>>),
 }
 
-/// One inspection of an archive, and the removals that follow from it.
+/// One search for files to remove, and the removal of these files.
 pub struct Retaining {
     store: Arc<Store>,
     manifest: Arc<Manifest>,
@@ -40,8 +41,8 @@ pub struct Retaining {
 }
 
 impl Retaining {
-    /// Begins to inspect an archive at wall clock `now_us`, microseconds since 1970. `None`: the retention promises
-    /// all moments, so nothing can be removed.
+    /// Begins a search at wall clock `now_us`, microseconds since 1970. `None`: the retention promises all moments, so
+    /// nothing can be removed.
     #[must_use]
     pub fn new(store: Arc<Store>, retention: &Retention, now_us: u64) -> Option<Retaining> {
         let horizon = retention.grains().last().and_then(|grain| grain.until_us);
@@ -63,12 +64,11 @@ impl Retaining {
     /// Makes one I/O.
     ///
     /// # Errors
-    /// Those of opening a run, and of [`Publication::step`]. Files that were removed before the error stay removed.
+    /// Those of [`Store::open_run`] and [`Publication::step`]. An error does not bring back the removed files.
     pub fn step(&mut self) -> Result<Progress<Removed>> {
         match &mut self.stage {
             Stage::Moments(runs) => {
-                // The runs searched so far have only younger moments. If no run is left, no moment is old enough, and
-                // nothing is removed.
+                // If no run is left to search, no moment is too old to be promised, so nothing is removed.
                 let Some(id) = runs.pop() else {
                     return Ok(Progress::Done(self.removed));
                 };

@@ -1,10 +1,11 @@
-//! The moments of an archive as ranges, each with its grain, for display.
+//! The moments of an archive as ranges, for display. Each range has a grain.
 
 use perdura_base::{Epoch, Result};
 
 use crate::store::Store;
 
-/// Neighbouring runs of which the same epochs are moments: each epoch, or only the listed ones.
+/// A range of epochs from neighbouring runs without combined records, or from one run with combined records. In the
+/// first case each epoch is a moment. In the second case only the epochs that the run lists are moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     /// The first epoch.
@@ -13,7 +14,7 @@ pub struct Range {
     pub last: Epoch,
     /// The wall clocks of the first and the last listed moment, microseconds since 1970.
     pub wall_us: (u64, u64),
-    /// The number of moments. `None`: each epoch is a moment.
+    /// The number of listed moments. `None`: each epoch is a moment.
     pub moments: Option<usize>,
 }
 
@@ -31,8 +32,8 @@ impl Range {
     }
 }
 
-/// Returns the ranges of an archive's moments. Neighbouring runs whose records were not combined are one range. Each
-/// merged run whose records were combined is a separate one.
+/// Returns the ranges of an archive's moments. Neighbouring runs without combined records form one range. Each run with
+/// combined records forms a separate range.
 ///
 /// # Errors
 /// Those of opening a run.

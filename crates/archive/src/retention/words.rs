@@ -17,7 +17,7 @@ const UNITS: [(&str, u64); 7] = [
 /// Parses an age into microseconds. The text is a whole number and a unit, like `90s` or `30d`.
 ///
 /// # Errors
-/// A description of what is wrong with the text.
+/// A description of the fault in the text.
 pub fn parse_age(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let end = text
@@ -32,7 +32,7 @@ pub fn parse_age(text: &str) -> Result<u64, String> {
     us.ok_or_else(|| format!("'{text}' is not a duration that can be kept"))
 }
 
-/// Returns the text of a duration, a whole number of the largest possible unit.
+/// Returns a duration as text: a whole number and a unit. The unit is the largest one that divides the duration.
 #[must_use]
 pub fn show_age(us: u64) -> String {
     let whole = UNITS.iter().find(|(_, factor)| us.is_multiple_of(*factor));
@@ -41,12 +41,12 @@ pub fn show_age(us: u64) -> String {
 }
 
 impl Retention {
-    /// Parses a retention. `keep` is the age up to which moments are promised; `None`: any age. `grains` are as in
+    /// Parses a retention. Moments are promised below the age `keep`; `None`: at any age. An example of `grains` is
     /// `all 1h, 1s 1d, 1min`: every moment for an hour, one a second for a day, one a minute beyond. Empty `grains`
     /// promise every moment.
     ///
     /// # Errors
-    /// A description of what is wrong with the text.
+    /// A description of the fault in the text.
     pub fn parse(keep: Option<&str>, grains: &str) -> Result<Retention, String> {
         let keep_us = keep.map(parse_age).transpose()?;
         let mut list = Vec::new();

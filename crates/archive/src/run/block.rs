@@ -1,4 +1,4 @@
-//! The blocks of a run: their head, their checksum and their codec.
+//! The blocks of a run: each block has a head, a checksum and a codec.
 
 use perdura_base::checksum::{crc32c, crc32c_append};
 use perdura_base::cursor::{Reader, Writer};
@@ -10,7 +10,7 @@ use crate::record::PageAt;
 
 /// The size of a block's head, bytes.
 pub const HEAD_BYTES: usize = 44;
-/// The most bytes of records in a block.
+/// The maximum size of the records in a block, bytes.
 pub const RAW_BYTES_MAX: usize = BLOCK_BYTES_MAX - HEAD_BYTES;
 
 const MAGIC: &[u8; 4] = b"PRBK";
@@ -46,7 +46,7 @@ impl Codec {
     }
 }
 
-/// The position of a block. The block's checksum covers it.
+/// The place of a block. The block's checksum also covers its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockPlace {
     /// The checksum of the run's header.
@@ -55,7 +55,7 @@ pub(crate) struct BlockPlace {
     pub(crate) offset: u64,
 }
 
-/// The contents of a block's head without the lengths and the checksum.
+/// The fields of a block's head, except the codec, the lengths and the checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockHead {
     /// The page of the first record.
@@ -68,18 +68,20 @@ pub struct BlockHead {
     pub epoch_min: Epoch,
 }
 
-/// A body is stored compressed only if that saves at least one byte in this number of bytes.
+/// The smallest saving that makes a body worth compressing: 1/8 of the body's bytes.
 const WORTH: usize = 8;
-/// The most blocks that are stored without an attempt to compress them before the next attempt.
+/// The maximum number of consecutive blocks that are stored without an attempt to compress them.
 const PASSES_MAX: u32 = 15;
 
-/// A compressor of bodies that keeps its buffers. If records do not compress, the block is stored as it is, and most
-/// of the blocks after it are not tried.
+/// A compressor of bodies that reuses its buffers. If compressing a block saves too little, the attempt has failed:
+/// this block is stored uncompressed, and the next blocks are stored without an attempt. Each failed attempt in a row
+/// about doubles the number of these blocks.
 pub(crate) struct Coder {
     codec: Codec,
     packed: Vec<u8>,
     zstd: Option<zstd::bulk::Compressor<'static>>,
-    /// The number of blocks that are still to be skipped, and the number that the last failed attempt set.
+    /// Two counts of blocks that are stored without an attempt. The first is the number of such blocks still to come.
+    /// The second is the total number of such blocks after the last failed attempt.
     passes: (u32, u32),
 }
 
@@ -97,7 +99,8 @@ impl Coder {
         })
     }
 
-    /// Returns the body of a block with these records. The body is compressed if that saves enough.
+    /// Returns the body of a block with the records `raw`, and the body's codec. The body is compressed only if that
+    /// saves at least 1/[`WORTH`] of its bytes.
     fn pack<'a>(&'a mut self, raw: &'a [u8]) -> (Codec, &'a [u8]) {
         let is_passed = self.passes.0 > 0;
         self.passes.0 = self.passes.0.saturating_sub(1);
@@ -125,8 +128,8 @@ impl Coder {
         }
     }
 
-    /// Appends a block to `out`. The end of `out` must be the block's position in the file. Returns the block's
-    /// length.
+    /// Appends a block to `out`. `at` must be the block's position in the file, which is the position of the end of
+    /// `out`. Returns the block's length.
     pub(crate) fn append(
         &mut self,
         out: &mut Vec<u8>,
@@ -163,7 +166,7 @@ impl Coder {
     }
 }
 
-/// Returns the checksum of a block. It covers the position, the head and the body.
+/// Returns the checksum of a block. It covers the block's place, head and body.
 fn checksum(at: BlockPlace, head: &[u8], body: &[u8]) -> u32 {
     let mut place = [0; 12];
     place[..4].copy_from_slice(&at.header_crc.to_le_bytes());
@@ -171,7 +174,7 @@ fn checksum(at: BlockPlace, head: &[u8], body: &[u8]) -> u32 {
     crc32c_append(crc32c_append(crc32c(&place), head), body)
 }
 
-/// Reads and checks a block, which takes all of `bytes`. Appends its records to `raw` and returns its head.
+/// Reads and checks the block that fills `bytes`. Appends the block's records to `raw` and returns the block's head.
 ///
 /// # Errors
 /// [`Error::Corrupt`](perdura_base::Error::Corrupt).
@@ -203,8 +206,8 @@ pub(crate) fn open(
     Ok(head)
 }
 
-/// Splits a block into its head, checksum, codec, length of its decompressed records, and body. `None`: a field is
-/// out of its range, or the lengths contradict each other.
+/// Splits a block into the head, checksum, codec, length of the uncompressed records, and body. `None`: a field is out
+/// of range, or two lengths contradict each other.
 fn parse(bytes: &[u8]) -> Option<(BlockHead, u32, Codec, usize, &[u8])> {
     let mut r = Reader::new(bytes);
     if r.array()? != *MAGIC {
@@ -236,14 +239,15 @@ fn parse(bytes: &[u8]) -> Option<(BlockHead, u32, Codec, usize, &[u8])> {
     is_sound.then_some((head, crc, codec, raw_len, body))
 }
 
-/// A decompressor of bodies that keeps its state.
+/// A decompressor of bodies that reuses its state.
 #[derive(Default)]
 pub(crate) struct Unpacker {
     zstd: Option<zstd::bulk::Decompressor<'static>>,
 }
 
 impl Unpacker {
-    /// Appends the records of a body to `raw`. Returns whether they have the length `raw_len` from the head.
+    /// Appends the uncompressed records of a body to `raw`. Returns whether their length is `raw_len`, the length in
+    /// the head.
     fn unpack(&mut self, codec: Codec, body: &[u8], raw_len: usize, raw: &mut Vec<u8>) -> bool {
         debug_assert!(raw_len <= RAW_BYTES_MAX, "the head was checked");
         if codec == Codec::None {

@@ -1,8 +1,9 @@
-//! The records in a block. Pages, epochs and tags are stored relative to the lowest ones of the block.
+//! The records in a block. The page of a record is stored relative to the page of the previous record. Its epochs are
+//! stored relative to the block's lowest epoch, and its tag relative to the block's lowest tag.
 //!
 //! The lowest epoch and tag are known only when the block is full. So the builder first collects the fields of the
-//! records, and encodes them at the end. It keeps an upper bound of their encoded size, and takes no record that
-//! would lift the bound above the size of a block.
+//! records, and encodes the fields at the end. The builder keeps an upper bound of the records' encoded size. The
+//! builder refuses a record if this bound would exceed the size of a block.
 
 use perdura_base::cursor::{Reader, Writer, varint_len};
 use perdura_base::num::to_u32;
@@ -12,7 +13,7 @@ use perdura_page::diff::Fragments;
 use super::block::{BlockHead, RAW_BYTES_MAX};
 use crate::record::{EpochSpan, FragmentBytes, PageAt, RunRecord, Updates};
 
-/// The most bytes of the fields that only a net record has, without those of its epochs.
+/// The maximum size of all fields that only net records have, except the field with the last epoch, in bytes.
 const NET_BYTES: usize = 10 + 4 + 8;
 
 /// The fields of a record that is not yet encoded.
@@ -22,7 +23,7 @@ struct Waiting {
     tag: CkptEpoch,
     updates: Updates,
     fragments: u32,
-    /// The end of the record's fragments in the builder's `fragments`.
+    /// The end of the record's fragments, as an index in the builder's `fragments`.
     end: usize,
 }
 
@@ -53,8 +54,8 @@ impl BodyBuilder {
         self.waiting.is_empty()
     }
 
-    /// Adds a record, which must follow the others in the order of runs. `begin` is the first epoch of the run.
-    /// Returns `false`, and does not add the record, if the block has another partition or no room.
+    /// Adds a record, which must not sort before the earlier records. `begin` is the first epoch of the run. Returns
+    /// `false`, without adding the record, if the record is of a different partition or the block has no room.
     pub(crate) fn add(&mut self, record: &RunRecord<'_>, begin: Epoch) -> bool {
         let at = record.at;
         let first = *self.first.get_or_insert(at);
@@ -142,8 +143,8 @@ impl BodyBuilder {
     }
 }
 
-/// Returns the most bytes that a record takes in a block: its epoch relative to the run's first epoch, and its tag
-/// relative to 0.
+/// Returns the maximum number of bytes that a record can take in a block. The lowest epoch and tag of the block are not
+/// known yet. So the bound assumes the lowest possible values: the run's first epoch `begin` and tag 0.
 fn upper_bound(record: &RunRecord<'_>, step: u32, begin: Epoch) -> usize {
     debug_assert!(
         begin <= record.epochs.first,
@@ -162,7 +163,7 @@ fn upper_bound(record: &RunRecord<'_>, step: u32, begin: Epoch) -> usize {
     head + net + record.fragment_bytes().len()
 }
 
-/// A decoded record. Its fragments are a part of the block's bytes.
+/// A decoded record. Its fragments stay in the block's bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Decoded {
     at: PageAt,
@@ -176,8 +177,8 @@ pub(crate) struct Decoded {
 }
 
 impl Decoded {
-    /// Reads the record at offset `from` of a block's bytes. `before` is the page of the record before it. `None`:
-    /// the record is malformed. Whether the page exists is not checked.
+    /// Decodes the record at offset `from` of a block's bytes. `before` is the page of the previous record. `None`: the
+    /// record is malformed. Does not check that the page exists.
     #[inline]
     pub(crate) fn read(
         raw: &[u8],
@@ -227,7 +228,7 @@ impl Decoded {
         })
     }
 
-    /// Returns the record. `raw` are the bytes from which it was decoded.
+    /// Returns the record. `raw` are the record's encoded bytes.
     #[inline]
     pub(crate) fn record<'a>(&self, raw: &'a [u8]) -> RunRecord<'a> {
         let bytes = &raw[self.from..self.end];
@@ -244,7 +245,7 @@ impl Decoded {
         self.at
     }
 
-    /// Returns the sort key of the record in the order of runs.
+    /// Returns the record's sort key in a run.
     #[inline]
     pub(crate) fn key(&self) -> (PageAt, Epoch, u32) {
         (self.at, self.epochs.first, self.updates.first.0)

@@ -44,7 +44,7 @@ pub(crate) struct Footer {
     pub(crate) parts: [Part; PARTS],
 }
 
-/// Returns the length of a run's file whose parts end at `end`.
+/// Returns the length of a run's file. The parts of the run end at `end`.
 pub(crate) fn file_len(end: u64) -> u64 {
     round_up(end + to_u64(FOOTER_BYTES), to_u64(SECTOR_BYTES))
 }
@@ -70,7 +70,7 @@ impl Footer {
         out
     }
 
-    /// Reads the footer of a file of `len` bytes whose header has the checksum `header_crc`.
+    /// Decodes the footer of a file of `len` bytes. The header of the file has the checksum `header_crc`.
     pub(crate) fn decode(file: &str, bytes: &[u8], len: u64, header_crc: u32) -> Result<Footer> {
         assert_eq!(bytes.len(), FOOTER_BYTES, "the caller has read a footer");
         let offset = len - to_u64(FOOTER_BYTES);
@@ -98,7 +98,7 @@ impl Footer {
         Ok(footer)
     }
 
-    /// Returns whether the parts follow each other without a gap and only zeros are between the last and the footer.
+    /// Returns whether the parts are adjacent and only padding lies between the last part and the footer.
     fn is_sound(&self, len: u64) -> bool {
         let mut end = Some(self.parts[0].offset);
         for part in &self.parts {

@@ -18,7 +18,7 @@ pub const HEADER_BYTES: usize = 128;
 const MAGIC: &[u8; 4] = b"PRUN";
 const CRC_AT: usize = 124;
 const ROOM_BYTES: usize = 71;
-/// The only record family: XOR records of pages.
+/// The code of the only record family: XOR records of pages.
 const FAMILY_XOR: u8 = 0;
 
 /// The contents of the header.
@@ -39,7 +39,7 @@ impl RunHeader {
     /// Returns the header's bytes.
     ///
     /// # Panics
-    /// If a database cannot have the geometry.
+    /// If no database can have this geometry.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(is_geometry(self.chunks), "{:?} is a geometry", self.chunks);
@@ -66,11 +66,12 @@ impl RunHeader {
         out
     }
 
-    /// Reads and checks a header. Returns the header and its checksum. The checksums of the footer and the blocks
-    /// cover that checksum.
+    /// Reads and checks a header. Returns the header and its checksum. The checksums of the footer and of the blocks
+    /// also cover this checksum.
     ///
     /// # Errors
-    /// [`perdura_base::Error::Corrupt`]; [`perdura_base::Error::Version`] for a whole header of another version.
+    /// [`perdura_base::Error::Corrupt`]; [`perdura_base::Error::Version`] for an undamaged header with an unknown
+    /// version.
     pub fn decode(file: &str, bytes: &[u8]) -> Result<(RunHeader, u32)> {
         let (mut r, crc) = unseal(file, bytes, *MAGIC, CRC_AT, damage)?;
         let header = fields(&mut r).ok_or_else(|| {

@@ -63,8 +63,8 @@ pub(crate) fn encode(out: &mut Vec<u8>, entries: &[BlockEntry]) {
     );
 }
 
-/// Reads the index of a run whose blocks end at `end`. `None`: it is malformed, or the blocks leave a gap or are not
-/// in the order of their pages.
+/// Decodes the index of a run. The blocks of the run end at offset `end`. `None`: the index is malformed, or the blocks
+/// leave a gap or are not in the order of their pages.
 pub(crate) fn decode(bytes: &[u8], header: &RunHeader, end: u64) -> Option<Vec<BlockEntry>> {
     let mut r = Reader::new(bytes);
     let count = r.u32()?;

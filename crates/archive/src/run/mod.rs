@@ -27,9 +27,9 @@ pub use index::BlockEntry;
 pub use pages::PageSet;
 pub use summary::{Digests, Moment, Moments};
 
-/// The most bytes of a block, its head included.
+/// The maximum size of a block with its head, bytes.
 pub const BLOCK_BYTES_MAX: usize = 64 * 1024;
-/// The most moments that a run lists.
+/// The maximum number of moments that a run lists.
 pub const MOMENTS_MAX: usize = 1000;
 
 /// Makes an error that names the file and the offset.

@@ -1,7 +1,7 @@
 //! The exact set of pages that have a record in a run.
 //!
-//! Each partition has a bitmap. Only the spans of bytes that are not zero are stored. So a scattered page takes a few
-//! bytes, and a page among many neighbours one bit.
+//! Each partition has a bitmap with a bit for each local page. Only the spans of nonzero bytes are stored. So an
+//! isolated page takes a few bytes, and a page among many neighbours takes one bit.
 
 use perdura_base::PartitionId;
 use perdura_base::cursor::{Reader, Writer};
@@ -10,20 +10,22 @@ use perdura_base::num::{to_u32, to_u64, to_usize};
 use super::header::RunHeader;
 use crate::record::PageAt;
 
-/// The most bytes of a partition's bitmap, because a local page number has 32 bits.
+/// The maximum size of a partition's bitmap, bytes. A local page index has 32 bits, so the bitmap has at most 2^32
+/// bits.
 const BITMAP_BYTES_MAX: u64 = 1 << 29;
 
 /// The pages of one partition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Bitmap {
     pages: u32,
-    /// For each span of bytes: the index of its first byte in the bitmap, and the index of that byte in `bytes`.
+    /// Two indexes of the first byte of each stored span. The first index counts in the whole bitmap, the second in
+    /// `bytes`.
     spans: Vec<(u64, usize)>,
     bytes: Vec<u8>,
 }
 
 impl Bitmap {
-    /// Returns the bytes of span `i`, and the index of the first of them in the bitmap.
+    /// Returns the bytes of span `i`. Also returns the position of the first of these bytes in the whole bitmap.
     fn span(&self, i: usize) -> (u64, &[u8]) {
         let (index, from) = self.spans[i];
         let end = self
@@ -34,7 +36,7 @@ impl Bitmap {
         (index, &self.bytes[from..end])
     }
 
-    /// Returns the index in the bitmap after the last byte.
+    /// Returns the index after the last stored byte, counted in the whole bitmap.
     fn end(&self) -> u64 {
         self.spans
             .last()
@@ -50,7 +52,7 @@ impl Bitmap {
         bytes.get(to_usize(index - first)).copied().unwrap_or(0)
     }
 
-    /// Adds a page, which must not be below the last one. Returns whether it was not yet in the set.
+    /// Adds a page. The pages of successive calls must not descend. Returns whether the page was not yet in the set.
     fn push(&mut self, local: u32) -> bool {
         let (index, bit) = (u64::from(local / 8), 1u8 << (local % 8));
         let end = self.end();
@@ -85,7 +87,7 @@ impl Bitmap {
         }
     }
 
-    /// Decodes a bitmap. `None`: the spans are not those that [`encode`](Self::encode) writes.
+    /// Decodes a bitmap. `None`: [`encode`](Self::encode) never writes these bytes.
     fn decode(bytes: &[u8]) -> Option<Bitmap> {
         let mut r = Reader::new(bytes);
         let mut bitmap = Bitmap::default();
@@ -110,10 +112,10 @@ impl Bitmap {
     }
 }
 
-/// A set of pages, by partition and local page.
+/// A set of pages, each identified by its partition and local index.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageSet {
-    /// The bitmaps, by partition. If the last partitions have no page, their bitmaps may be missing.
+    /// The bitmaps, by partition. The list ends with the last partition that has a page.
     partitions: Vec<Bitmap>,
 }
 
@@ -131,7 +133,7 @@ impl PageSet {
         self.partitions.iter().map(|p| u64::from(p.pages)).sum()
     }
 
-    /// Returns the pages of a partition, ascending.
+    /// Returns the local indexes of a partition's pages, ascending.
     pub fn pages(&self, partition: PartitionId) -> impl Iterator<Item = u32> + '_ {
         let bitmap = self.partitions.get(usize::from(partition.0));
         let spans = bitmap
@@ -144,7 +146,8 @@ impl PageSet {
         })
     }
 
-    /// Adds a page, which must not be below the last one of its partition. Returns whether it was not yet in the set.
+    /// Adds a page. Within a partition, the pages of successive calls must not descend. Returns whether the page was
+    /// not yet in the set.
     pub(crate) fn push(&mut self, at: PageAt) -> bool {
         let partition = usize::from(at.partition.0);
         if self.partitions.len() <= partition {
@@ -168,8 +171,8 @@ impl PageSet {
         }
     }
 
-    /// Decodes a set. `None`: the bytes differ from those that [`encode`](Self::encode) writes, or a page does not
-    /// exist in the database.
+    /// Decodes a set. `None`: [`encode`](Self::encode) would write different bytes, or a page does not exist in the
+    /// database.
     pub(crate) fn decode(bytes: &[u8], header: &RunHeader) -> Option<PageSet> {
         let mut r = Reader::new(bytes);
         let mut set = PageSet::default();

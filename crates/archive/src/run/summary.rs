@@ -13,14 +13,15 @@ use crate::name::EpochRange;
 /// The size of a digest's entry, bytes.
 const DIGEST_BYTES: usize = 18;
 
-/// XOR of the digests of records, for each tag and partition. Each record's digest is bound to its page's number.
+/// XOR of the digests of records, for each tag (checkpoint epoch) and partition. Each record's digest also covers the
+/// id of its page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Digests {
     sums: BTreeMap<(CkptEpoch, PartitionId), u64>,
 }
 
 impl Digests {
-    /// Adds a record's digest, already bound to its page's number.
+    /// Adds a record's digest, which already covers the id of the record's page.
     pub fn add(&mut self, tag: CkptEpoch, partition: PartitionId, digest: u64) {
         *self.sums.entry((tag, partition)).or_default() ^= digest;
     }
@@ -31,8 +32,8 @@ impl Digests {
         sums.map(|((tag, partition), digest)| (*tag, *partition, *digest))
     }
 
-    /// Returns the XOR of the digests of all records whose tag is at least `from` and below `to`. With the digest of
-    /// image `from` it gives that of image `to`.
+    /// Returns the XOR of the digests of all records whose tag is at least `from` and below `to`. The digest of image
+    /// `from` XOR this value is the digest of image `to`.
     #[must_use]
     pub fn between(&self, from: CkptEpoch, to: CkptEpoch) -> u64 {
         let (low, high) = ((from, PartitionId(0)), (to, PartitionId(0)));
@@ -52,7 +53,7 @@ impl Digests {
         }
     }
 
-    /// Decodes the digests. `None`: the list is malformed or has a partition number of at least `partitions`.
+    /// Decodes the digests. `None`: the list is malformed or names a partition that is not below `partitions`.
     pub(crate) fn decode(bytes: &[u8], partitions: u16) -> Option<Digests> {
         let mut r = Reader::new(bytes);
         let count = u64::from(r.u32()?);
@@ -73,12 +74,12 @@ impl Digests {
     }
 }
 
-/// A point in time to which a database can be restored.
+/// A point in time that a database can be restored to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     /// The last epoch that a restore to this moment includes.
     pub epoch: Epoch,
-    /// The wall clock when that epoch was closed, microseconds since 1970.
+    /// The wall clock at the end of that epoch, microseconds since 1970.
     pub wall_us: u64,
 }
 
@@ -89,8 +90,8 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Selects at most 1,000 of the given moments, at equal distances in the list and always with the last one. If the
-    /// wall clock was set back, a moment gets the clock of the moment before it.
+    /// Selects at most 1,000 moments of `all`. They are evenly spread over `all`, and always include the last moment.
+    /// If the wall clock was set back, a moment gets the wall clock of the moment before it.
     ///
     /// # Panics
     /// If the epochs do not ascend.
@@ -116,7 +117,7 @@ impl Moments {
         &self.list
     }
 
-    /// Returns whether a listed moment is at this epoch.
+    /// Returns whether this epoch is a listed moment.
     #[must_use]
     pub fn has(&self, epoch: Epoch) -> bool {
         self.list.binary_search_by_key(&epoch, |m| m.epoch).is_ok()
@@ -132,7 +133,7 @@ impl Moments {
         }
     }
 
-    /// Decodes the moments. `None`: the list is malformed or too long, or an epoch is not one of the run's.
+    /// Decodes the moments. `None`: the list is malformed or too long, or an epoch is not in the run.
     pub(crate) fn decode(bytes: &[u8], epochs: EpochRange) -> Option<Moments> {
         let mut r = Reader::new(bytes);
         let count = usize::try_from(r.u32()?).ok()?;

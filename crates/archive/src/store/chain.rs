@@ -1,4 +1,4 @@
-//! The chain of manifests in a folder: the newest one and its predecessors.
+//! The chain of manifests in a folder: the newest manifest and its predecessors.
 
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Result, Uuid};
@@ -6,15 +6,16 @@ use perdura_device::{Access, Disk, read_exact_at};
 
 use crate::manifest::{FIRST, Manifest, damage};
 
-/// The most bytes of a manifest. A larger file would name two million objects. It is refused.
+/// The maximum size of a manifest, in bytes. A file of this size would name two million objects. A larger file is
+/// refused.
 const BYTES_MAX: u64 = 80 * 1024 * 1024;
 
-/// Returns the name of a manifest.
+/// Returns the file name of a manifest.
 pub(super) fn name(number: u64) -> String {
     format!("manifest-{number:020}")
 }
 
-/// Parses a [`name`]. Returns `None` for any other name.
+/// Parses a [`name`]. Returns the manifest's number, or `None` for any other name.
 fn parse(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("manifest-")?;
     let is_number = digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit());
@@ -33,7 +34,7 @@ pub(super) fn numbers(disk: &dyn Disk, dir: &str) -> Result<Vec<u64>> {
 pub(super) struct Chain {
     /// The manifests, ascending, each with its checksum. There is at least one.
     pub(super) links: Vec<(Manifest, u32)>,
-    /// The numbers of manifests before the oldest kept one. They can be removed.
+    /// The numbers of leftover manifests: they are older than the oldest kept one and can be removed.
     pub(super) leftovers: Vec<u64>,
 }
 
@@ -57,7 +58,7 @@ fn read(disk: &dyn Disk, dir: &str, uuid: &Uuid, number: u64) -> Result<(Manifes
     Manifest::decode(&path, &bytes, number, uuid)
 }
 
-/// Reads the chain that ends with manifest `highest`.
+/// Reads the kept manifests up to manifest `highest`.
 fn follow(disk: &dyn Disk, dir: &str, uuid: &Uuid, highest: u64) -> Result<Chain> {
     let mut links = vec![read(disk, dir, uuid, highest)?];
     let oldest = links[0].0.oldest;
@@ -90,11 +91,11 @@ fn follow(disk: &dyn Disk, dir: &str, uuid: &Uuid, highest: u64) -> Result<Chain
     })
 }
 
-/// Reads the newest manifest in a folder and its predecessors. `None`: the folder has no manifest.
+/// Reads a folder's newest manifest and the kept manifests before it. `None`: the folder has no manifest.
 ///
 /// # Errors
-/// [`Corrupt`](perdura_base::Error::Corrupt) if a number is missing, a manifest is damaged, or its checksum differs
-/// from the one in its successor; errors of the disk.
+/// [`Corrupt`](perdura_base::Error::Corrupt) for a missing or damaged manifest, and for a checksum that differs from
+/// the next manifest's copy; errors of the disk.
 pub(super) fn newest(disk: &dyn Disk, dir: &str, uuid: &Uuid) -> Result<Option<Chain>> {
     let mut found = numbers(disk, dir)?;
     loop {
@@ -111,8 +112,8 @@ pub(super) fn newest(disk: &dyn Disk, dir: &str, uuid: &Uuid) -> Result<Option<C
                 Some(chain)
             });
         }
-        // Since the folder was listed another writer may have removed the oldest manifests. Then it has also made a
-        // newer one.
+        // After the folder was listed, another writer may have removed the oldest manifests. Then that writer has also
+        // made a newer one.
         let again = numbers(disk, dir)?;
         if again.last() <= Some(&highest) {
             let missing = (FIRST..highest).rev().find(|n| !again.contains(n));

@@ -1,33 +1,34 @@
 //! An archive in a directory: opening, changing and reading it.
 //!
 //! ```text
-//!  newest manifest ── Edit ──► next manifest: create, write, sync, publish, sync the folder ──► remove what went
+//!  newest manifest ── Edit ──► next manifest: create, write, sync, publish, sync the folder ──► remove unnamed files
 //! ```
 //!
-//! A [`Store`] holds the newest manifest and makes the next one with a [`Publication`]. Several parts of one process
-//! may share a store, and an agent in another process may have a store of the same archive. Two writers may try to
-//! publish the same number. The one that fails reads the other's manifest and applies its edit to that.
+//! A [`Store`] holds the newest manifest and makes the next one with a [`Publication`]. Several threads of one process
+//! may share a store. An agent may have a second store of the archive, in a second process. If two writers try to
+//! publish manifests with the same number, the later writer fails. The failed writer reads the winner's manifest and
+//! applies the edit to that manifest.
 //!
 //! | module | one idea |
 //! |---|---|
-//! | `chain` | the manifests in a folder; each has the checksum of the one before |
-//! | [`restart`] | what an opening does with each file in the folder |
-//! | `open` | opening: locks, adoption, removal; making an archive |
+//! | `chain` | the manifests in a folder; each has the checksum of the manifest before it |
+//! | [`restart`] | the treatment of each file in the folder when the archive is opened |
+//! | `open` | opening an archive: taking locks, adopting runs, removing files; making a new archive |
 //! | [`publication`] | one change of the archive, one I/O a step |
 //! | `readable` | the runs that a reader of the archive can use |
 //! | [`verify`] | reading every object to find damage |
 //!
 //! # Invariants
-//! * The runs of each manifest cover its epochs without a gap. The files of the newest manifest exist: a file is
-//!   removed only when a manifest without it is durable.
-//! * In each role one process writes, and only one process merges. Locks ensure that if the file system has them. A
-//!   writer stops if it finds a manifest of its role by a process with another life.
+//! * The runs of each manifest cover the manifest's epochs without a gap. The files of the newest manifest exist: a
+//!   file is removed only when a manifest without it is durable.
+//! * Each role belongs to at most one writing process at a time. At most one process at a time merges. Locks ensure
+//!   both if the file system has locks. A writer stops if it finds a manifest by another process with the same role.
 //!
 //! # Source
-//! "Single-pass restore after a media failure", 3.3 (the archive index is a catalogue of runs).
+//! "Single-pass restore after a media failure", 3.3, where the archive's index is a catalogue of runs.
 //! # Deviations
-//! Readers take no lease. In a local directory an open file stays readable after its removal. A reader that finds a
-//! file removed reads the newest manifest and starts again.
+//! Readers take no lock. In a local directory an open file stays readable after its removal. A reader that finds a file
+//! missing reads the newest manifest and starts again.
 
 mod chain;
 mod open;
@@ -72,7 +73,7 @@ struct Known {
 /// The reason why a store makes no more changes.
 #[derive(Clone)]
 enum Stop {
-    /// Another process has taken the store's role. The text names the manifest that shows it.
+    /// Another process has taken the store's role. The text names the manifest that the other process wrote.
     Taken(String),
     /// The disk failed, and it is unknown which bytes are durable.
     Failed(String),
@@ -84,7 +85,7 @@ pub struct Store {
     uuid: Uuid,
     /// The folder of the database.
     dir: String,
-    /// The writer that this store is. `None`: the store is read-only.
+    /// The role and the random number (life) that identify this store as a writer. `None`: the store is read-only.
     writer: Option<Writer>,
     known: Mutex<Known>,
     temporaries: AtomicU64,
@@ -107,13 +108,13 @@ impl Store {
         &self.disk
     }
 
-    /// Returns the folder of runs.
+    /// Returns the path of the folder of runs.
     #[must_use]
     pub fn runs_dir(&self) -> String {
         self.path(RUNS)
     }
 
-    /// Returns the folder of backups.
+    /// Returns the path of the folder of backups.
     #[must_use]
     pub fn backups_dir(&self) -> String {
         self.path(BACKUPS)
@@ -125,9 +126,9 @@ impl Store {
         self.newest().0
     }
 
-    /// Makes the manifests in the folder durable. A process that was killed may have published the newest one without
-    /// syncing the folder. A caller must call this before it cuts the log up to the end of a manifest that it has
-    /// read.
+    /// Makes the manifests in the folder durable. A killed process may have published the newest manifest without
+    /// syncing the folder. So a caller must call this before it deletes epochs from the log because a manifest contains
+    /// them.
     ///
     /// # Errors
     /// Errors of the disk.
@@ -135,11 +136,11 @@ impl Store {
         self.disk.sync_dir(&self.dir)
     }
 
-    /// Reads the manifests that other writers have made since. Returns the newest.
+    /// Reads the new manifests that other writers have made. Returns the newest manifest.
     ///
     /// # Errors
-    /// [`Error::ArchiveTaken`] if another process has made a manifest in this store's role; [`Error::Corrupt`];
-    /// errors of the disk.
+    /// [`Error::ArchiveTaken`] if another process has made a manifest in this store's role; [`Error::Corrupt`]; errors
+    /// of the disk.
     pub fn refresh(&self) -> Result<Arc<Manifest>> {
         let known = self.manifest().number;
         if chain::numbers(self.disk.as_ref(), &self.dir)?.last() == Some(&known) {
@@ -167,8 +168,7 @@ impl Store {
             self.may_write()?;
         }
         if self.writer.is_some() {
-            // The writer of that manifest may not have made it durable, and this store's next manifest will follow
-            // it.
+            // The writer of the read manifest may not have made it durable. This store's next manifest will follow it.
             self.make_durable()?;
         }
         let (manifest, crc) = chain.newest();
@@ -176,7 +176,7 @@ impl Store {
         Ok(self.manifest())
     }
 
-    /// Sets the database's anchor. `record` is encoded. Each later manifest of this store contains it.
+    /// Sets the database's anchor, encoded as `record`. Each later manifest of this store contains it.
     pub fn note_anchor(&self, record: Vec<u8>) {
         *self.anchor.lock() = record;
     }
@@ -187,8 +187,8 @@ impl Store {
         Publication::new(Arc::clone(self), edit)
     }
 
-    /// Adds a run that has been written into [`runs_dir`](Self::runs_dir) and ends at `ends` in the log's streams.
-    /// `images` are the database's images, existing and being built, which the manifest lists from now on.
+    /// Adds a run from [`runs_dir`](Self::runs_dir). `ends` has, for each stream of the log, the position where the run
+    /// ends. `images` are the database's images, including the one being built. The new manifest lists these images.
     ///
     /// # Errors
     /// Those of [`Publication::step`].
@@ -206,7 +206,7 @@ impl Store {
         self.publish(edit).run()
     }
 
-    /// Adds a backup that has been written into [`backups_dir`](Self::backups_dir).
+    /// Adds a backup from [`backups_dir`](Self::backups_dir).
     ///
     /// # Errors
     /// Those of [`Publication::step`].
@@ -250,7 +250,8 @@ impl Store {
         (Arc::clone(&known.manifest), known.crc)
     }
 
-    /// Makes a durable manifest the newest known one, unless the store knows a newer one.
+    /// Sets the newest known manifest to `manifest`, which is durable. Does nothing if the store already knows a newer
+    /// one.
     fn set_newest(&self, manifest: &Manifest, crc: u32) {
         assert_eq!(manifest.uuid, self.uuid, "it is of this database");
         let mut known = self.known.lock();
@@ -264,7 +265,7 @@ impl Store {
         }
     }
 
-    /// Returns the writer that this store is. Fails if this store may not write.
+    /// Returns the store's identity as a writer. Fails if the store may not write.
     fn may_write(&self) -> Result<Writer> {
         let Some(writer) = self.writer else {
             return Err(Error::Usage("the archive was opened read-only".into()));
@@ -279,7 +280,7 @@ impl Store {
         }
     }
 
-    /// If `result` is an error, stops the store: it is then unknown which manifest is the newest.
+    /// Returns `result`. If it is an error, stops the store, because it is unknown which manifest is the newest.
     fn latch(&self, result: Result<()>) -> Result<()> {
         if let Err(error) = &result {
             let why = format!("publishing a manifest: {error}");

@@ -24,18 +24,17 @@ use crate::name::{RunId, TEMPORARY};
 pub struct Creation {
     /// The database.
     pub uuid: Uuid,
-    /// A random number that identifies the database process that makes the archive.
+    /// A random number. It identifies the process that has the database open and makes the archive.
     pub life: u64,
     /// The first epoch that will be archived.
     pub begin: Epoch,
-    /// The end of the epoch before `begin` in each stream of the log.
+    /// For each stream of the log, the position where the epoch before `begin` ends.
     pub positions: Vec<Pos>,
     /// The database's images.
     pub images: Images,
-    /// The database's parent.
+    /// The parent: this database was restored from the parent.
     pub parent: Option<Parent>,
-    /// True if the record of epoch `begin` is the first of a database that was empty before and has no image and no
-    /// parent.
+    /// True if the database was empty before epoch `begin`, and has no image and no parent.
     pub is_whole: bool,
     /// The database's anchor, encoded.
     pub anchor: Vec<u8>,
@@ -50,20 +49,21 @@ pub struct Own<'a> {
     pub anchor: &'a [u8],
 }
 
-/// The changes that an opening made, and the damage that it found.
+/// The changes that the opening of an archive made, and the damage that it found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// The runs that no manifest named, that continue the archive, and that are now part of it.
+    /// The runs that this opening added to the archive. No manifest named them, but they continue the archive.
     pub adopted: Vec<RunId>,
     /// The files that were removed.
     pub removed: Vec<String>,
-    /// The backups that are missing or have the wrong size, each with a description. No restore can begin with them.
+    /// The backups that are missing or have the wrong size, each with a description. No restore can begin with a
+    /// damaged backup.
     pub damaged: Vec<String>,
 }
 
 /// The exclusive right to merge, or to make backups. It ends when this value is dropped.
 pub struct Lease {
-    /// The files that an earlier holder of the right had left and that were removed.
+    /// The files that an earlier holder of the right had left. They have been removed.
     pub removed: Vec<String>,
     _lock: Box<dyn Any + Send + Sync>,
 }
@@ -101,7 +101,7 @@ pub fn list_archives(disk: &dyn Disk) -> Result<Vec<Uuid>> {
     Ok(found)
 }
 
-/// Takes a lock of an archive. If another process holds the lock, the error names it.
+/// Takes lock `name` of an archive. If another process holds the lock, the error names the lock.
 fn lock(disk: &dyn Disk, dir: &str, name: &str) -> Result<Box<dyn Any + Send + Sync>> {
     let path = format!("{dir}/{name}.lock");
     disk.lock(&path).map_err(|error| match error {
@@ -116,7 +116,7 @@ fn temporary_prefix(role: Role) -> String {
     format!("-{}-", role.name())
 }
 
-/// Returns the temporary name of a manifest.
+/// Returns the name of a manifest's temporary file.
 pub(super) fn temporary_name(number: u64, writer: Writer, counter: u64) -> String {
     let Writer { role, life } = writer;
     let (name, role) = (chain::name(number), temporary_prefix(role));
@@ -142,11 +142,11 @@ impl Store {
         }
     }
 
-    /// Makes an archive for a database that has no archive on this disk.
+    /// Makes an archive for a database that has none on this disk.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the database has an archive; [`Error::Locked`] if another process is making one; errors of
-    /// the disk.
+    /// [`Error::Usage`] if the database has an archive; [`Error::Locked`] while a second process makes an archive;
+    /// errors of the disk.
     pub fn create(disk: Arc<dyn Disk>, creation: Creation) -> Result<Arc<Store>> {
         let dir = folder(&creation.uuid);
         for folder in [RUNS, BACKUPS] {
@@ -173,7 +173,8 @@ impl Store {
             role: Role::Database,
             life: creation.life,
         };
-        // The first manifest is published like any other, as an edit of this one.
+        // The first manifest is published like every later one: as an edit of the manifest before it. `before` is in no
+        // file.
         let before = Manifest {
             number: FIRST - 1,
             uuid: creation.uuid,
@@ -198,8 +199,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens the archive of a database for reading. Changes nothing, takes no lock, and checks no object: a restore
-    /// needs only some objects, and checks those.
+    /// Opens the archive of a database for reading. Changes nothing and takes no lock. Checks no object, because a
+    /// restore checks the few objects that it needs.
     ///
     /// # Errors
     /// [`Error::Usage`] if the database has no archive; [`Error::Corrupt`], [`Error::Version`]; errors of the disk.
@@ -209,13 +210,14 @@ impl Store {
         Ok(Arc::new(Store::new(disk, manifest, crc, None)))
     }
 
-    /// Opens the archive of a database for writing. Publishes a manifest of this writer. Adopts or removes the files
-    /// that a crash has left. A database passes its images and its anchor in `own`.
+    /// Opens the archive of a database for writing. Publishes a manifest of `writer`. Removes the manifests that a
+    /// crash has left. In the role [`Role::Database`], also adopts or removes the runs that a crash has left. `own` has
+    /// the database's images and anchor; `None` for an agent.
     ///
     /// # Errors
-    /// Errors of the disk; [`Error::Locked`] if another process has the role; [`Error::Usage`] if the database has no
-    /// archive. [`Error::Corrupt`] for a missing or damaged manifest or run, and for runs that leave a hole or
-    /// overlap in part. In all these cases nothing was changed.
+    /// [`Error::Locked`] while a second process has the role; [`Error::Usage`] for a database without an archive.
+    /// [`Error::Corrupt`] for a missing or damaged manifest or run, and for runs that leave a gap or partly overlap.
+    /// These errors leave the archive unchanged. Errors of the disk may leave it changed.
     pub fn open(
         disk: Arc<dyn Disk>,
         uuid: &Uuid,
@@ -234,8 +236,8 @@ impl Store {
             damaged,
             ..Opened::default()
         };
-        // A killed process may have published a manifest without making it durable. Our next manifest follows that
-        // one.
+        // A killed process may have published the newest manifest without making it durable. Our next manifest follows
+        // it.
         store.make_durable()?;
         store.note_anchor(own.map_or_else(Vec::new, |own| own.anchor.to_vec()));
         store
@@ -255,16 +257,16 @@ impl Store {
         Ok((store, opened))
     }
 
-    /// Takes the right to merge. Removes the files that an earlier holder of it has left.
+    /// Takes the right to merge. Removes the files that an earlier holder of this right has left.
     ///
     /// # Errors
-    /// [`Error::Locked`] if another process has the right; [`Error::Corrupt`] as in [`open`](Self::open); errors of
+    /// [`Error::Locked`] if a second process has the right; [`Error::Corrupt`] as in [`open`](Self::open); errors of
     /// the disk.
     pub fn lease_merging(&self) -> Result<Lease> {
         self.lease("merging", Duty::Merging)
     }
 
-    /// Takes the right to make backups. Removes the files that an earlier holder of it has left.
+    /// Takes the right to make backups. Removes the files that an earlier holder of this right has left.
     ///
     /// # Errors
     /// Those of [`lease_merging`](Self::lease_merging).
@@ -285,8 +287,8 @@ impl Store {
         })
     }
 
-    /// Compares the files of the archive with the newest manifest. Returns the plan for them, and the backups that
-    /// are missing or have the wrong size.
+    /// Compares the files of the archive with the newest manifest. Returns the treatment of the files, and a
+    /// description of each backup that is missing or has the wrong size.
     fn found(&self) -> Result<(Plan, Vec<String>)> {
         loop {
             let manifest = self.refresh()?;
@@ -306,7 +308,7 @@ impl Store {
         }
     }
 
-    /// Checks the sizes of all objects. Returns a description of each backup that is missing or has another size.
+    /// Checks the sizes of all objects. Returns a description of each backup that is missing or has the wrong size.
     fn check_sizes(&self, manifest: &Manifest, plan: &Plan) -> Result<Vec<String>> {
         let mut damaged = Vec::new();
         for object in &manifest.objects {
@@ -332,7 +334,8 @@ impl Store {
         Ok(damaged)
     }
 
-    /// Adds the runs that continue the archive, up to the first damaged one. Removes the others.
+    /// Adds `runs`, which continue the archive, to the archive. Stops at the first damaged run, and removes this run
+    /// and all runs after it.
     fn adopt(self: &Arc<Store>, runs: &[RunId], opened: &mut Opened) -> Result<()> {
         let region = RegionDigest::new();
         let mut is_whole = true;
@@ -345,8 +348,8 @@ impl Store {
             if is_whole {
                 opened.adopted.push(*id);
             } else {
-                // The run can be removed: the log is cut at the end of the manifest's runs, so it still has these
-                // epochs.
+                // The run can be removed: the log was cut at most up to the end of the manifest's runs, so it still has
+                // these epochs.
                 self.remove_leftover(&id.path(RUNS), &mut opened.removed)?;
             }
         }
@@ -377,7 +380,8 @@ impl Store {
         Ok(true)
     }
 
-    /// Removes the temporary manifests of this store's role. The store holds the lock of the role.
+    /// Removes the temporary manifests of this store's role. No other process uses these manifests, because the store
+    /// holds the lock of the role.
     fn clean_manifests(&self, removed: &mut Vec<String>) -> Result<()> {
         let own = temporary_prefix(self.may_write()?.role);
         for name in self.disk.list(&self.dir)? {
@@ -396,7 +400,7 @@ impl Store {
             .filter(|(by, _)| [duty, Duty::Any].contains(by));
         let own: Vec<&String> = own.map(|(_, path)| path).collect();
         if !own.is_empty() {
-            // Another writer may have published the manifest without these files and not yet made it durable.
+            // Another writer may have published the manifest without these files, but not yet made it durable.
             self.disk.sync_dir(&self.dir)?;
         }
         for path in own {

@@ -1,9 +1,9 @@
 //! A change of the archive. It writes the next manifest, one I/O a step.
 //!
 //! The edit is applied to the newest known manifest, and the result is published under the next number. If another
-//! writer has already published that number, its manifest is read and the edit applied to it. Files that are no
-//! longer part of the archive are removed only when the new manifest is durable. So after a crash the files of the
-//! newest manifest exist, whichever manifest that is.
+//! writer has published a manifest with this number, this writer reads the other manifest and applies the edit to it.
+//! Files that are no longer part of the archive are removed only when the new manifest is durable. So after a crash all
+//! files of the newest manifest exist, whether that is the old or the new manifest.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use super::{KEPT, Store, chain};
 use crate::manifest::{Edit, Manifest};
 use crate::output::Progress;
 
-/// A durable change.
+/// The result of a change that is durable.
 #[derive(Debug)]
 pub struct Published {
     /// The number of the manifest that contains the change.
     pub number: u64,
-    /// The errors of files that could not be removed. These files are not part of the archive. The next opening
+    /// The errors of removing files that are no longer part of the archive. These files still exist. The next opening
     /// removes them.
     pub left: Vec<Error>,
 }
@@ -33,7 +33,8 @@ struct Draft {
     bytes: Vec<u8>,
     temporary: String,
     file: Option<Arc<dyn File>>,
-    /// The files of the objects that this manifest no longer names.
+    /// The files to remove when this manifest is durable: the objects that it no longer names, and manifests that are
+    /// too old to keep.
     goes: Vec<String>,
 }
 
@@ -67,12 +68,12 @@ impl Publication {
         }
     }
 
-    /// Makes the next I/O, or reads a manifest that another writer has published.
+    /// Makes the next I/O, or reads the manifest of another writer.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the archive does not, or no longer, permit the change; [`Error::ArchiveTaken`]; errors of
-    /// the disk. After an error the change is not made, with one exception: the disk failed between the manifest's
-    /// publication and the sync of the folder. Then only the next opening shows whether the change was made, and this
+    /// [`Error::Usage`] if the archive does not permit the change now; [`Error::ArchiveTaken`]; errors of the disk.
+    /// After an error the change is not made, with one exception: the disk failed between the publication of the
+    /// manifest and the sync of the folder. Then only the next opening shows whether the change was made, and this
     /// store makes no more changes.
     pub fn step(&mut self) -> Result<Progress<Published>> {
         let stage = std::mem::replace(&mut self.stage, Stage::Over);
@@ -186,7 +187,7 @@ impl Publication {
             }
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
                 self.remove(&draft.temporary);
-                // Another thread of this process may have read that manifest already.
+                // Another thread of this process may have read the other writer's manifest already.
                 let newest = store.refresh()?.number;
                 assert!(
                     newest >= draft.manifest.number,
@@ -201,9 +202,9 @@ impl Publication {
         }
     }
 
-    /// Returns whether other writers have overtaken the draft: its number was free only because the manifest of that
-    /// number had been removed as too old. Then the draft is below the manifests that are kept, and no other follows
-    /// it.
+    /// Returns whether the published draft is older than all kept manifests, so that no manifest follows it. The cause
+    /// is another manifest with the draft's number, which was published earlier and removed as too old. Its removal
+    /// freed the number.
     fn is_overtaken(&self, draft: &Draft) -> Result<bool> {
         let store = &self.store;
         let number = draft.manifest.number;
@@ -212,7 +213,8 @@ impl Publication {
         Ok(highest > Some(number) && store.refresh()?.oldest > number)
     }
 
-    /// Removes the draft's file if it could not be written. Otherwise drafts could fill a disk that is full.
+    /// Returns `written`. If it is an error, removes the draft's file, so that the files of failed drafts do not fill
+    /// the disk.
     fn or_remove(&mut self, draft: &Draft, written: Result<()>) -> Result<()> {
         if written.is_err() {
             self.remove(&draft.temporary);
@@ -220,7 +222,7 @@ impl Publication {
         written
     }
 
-    /// Removes a file that is not part of the archive. Remembers the error if that fails.
+    /// Removes a file that is not part of the archive. If that fails, adds the error to `left`.
     fn remove(&mut self, path: &str) {
         match self.store.disk.remove(path) {
             Err(error) if !error.is_not_found() => self.left.push(error),

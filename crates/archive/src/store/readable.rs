@@ -12,13 +12,13 @@ use crate::name::RunId;
 use crate::reader::Run;
 
 impl Store {
-    /// Opens all runs: the runs of the newest manifest, and after them undamaged runs that no manifest names. A crash
-    /// between a run and its manifest leaves such a run. It is worth reading, because its part of the log may be lost
-    /// with the database.
+    /// Opens all runs: the runs of the newest manifest, then undamaged runs that no manifest names. A crash leaves an
+    /// unnamed run if the run is published and no manifest names the run yet. A reader needs the unnamed run, because
+    /// the run's epochs in the log may be lost with the database.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a run that is missing or damaged, and for runs that leave a hole or overlap in part;
-    /// errors of the disk.
+    /// [`Error::Corrupt`] for a missing or damaged run, and for runs that leave a gap or partly overlap; errors of the
+    /// disk.
     pub fn readable_runs(&self) -> Result<Vec<Arc<Run>>> {
         loop {
             let manifest = self.refresh()?;
@@ -53,10 +53,10 @@ impl Store {
         Ok(runs)
     }
 
-    /// Returns the undamaged runs that continue the archive and that no manifest names.
+    /// Returns the undamaged runs that continue the archive but are not in a manifest.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for runs that leave a hole or overlap in part; errors of the disk.
+    /// [`Error::Corrupt`] for runs that leave a gap or partly overlap; errors of the disk.
     pub fn unnamed_runs(&self, manifest: &Manifest) -> Result<Vec<RunId>> {
         let names = self.disk.list(&self.runs_dir())?;
         let plan = restart::judge_runs(manifest, &self.dir, &names)?;

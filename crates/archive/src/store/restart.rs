@@ -1,23 +1,23 @@
 //! The treatment of the files that the opening of an archive finds.
 //!
-//! A crash leaves temporary files, files that no manifest names yet, and files that no manifest names any more. The
-//! newest manifest decides: the files that it names are the archive. An undamaged run that continues it was published
-//! just before the crash. It is adopted, so that the log need not be read again. Every other file that the manifest
-//! does not name is removed, because its contents are still in the log or in the inputs of the merge. If the
-//! folder is in a state that no crash leaves, that is damage, and the opening changes nothing.
+//! A crash leaves temporary files, files not yet named by a manifest, and files no longer named. The files that the
+//! newest manifest names are the archive. An undamaged run that continues the archive was published just before the
+//! crash. It is adopted, so that the log need not be read again. Every other run or backup that the manifest does not
+//! name is removed, because its contents are still in the log or in the inputs of the merge. If the folder is in a
+//! state that no crash leaves, it is damaged, and the opening changes nothing.
 //!
 //! | file | treatment |
 //! |---|---|
 //! | temporary | removed |
-//! | a run of the manifest | kept; if missing or of another size: damage |
-//! | a backup of the manifest | kept; if missing or of another size: reported, and the opening continues |
-//! | a run whose epochs the manifest's runs all have | removed |
+//! | a run of the manifest | kept; missing or of another size: damage |
+//! | a backup of the manifest | kept; missing or of another size: reported, and the opening continues |
+//! | a run whose epochs are all in the manifest's runs | removed |
 //! | a run that begins where the manifest's runs end | adopted if undamaged, otherwise removed |
-//! | several runs that begin there | the longest is adopted, of equal ones the highest (level, generation) |
+//! | several runs that begin there | the longest is adopted; of equally long runs, the highest (level, generation) |
 //! | a run that begins before the end of the manifest's runs and ends after it | partial overlap: damage |
-//! | a run that begins after the end of the manifest's runs | hole: damage |
+//! | a run that begins after the end of the manifest's runs | gap: damage |
 //! | a backup that the manifest does not name | removed |
-//! | any other name | kept, because it does not belong to the archive |
+//! | any other file | kept, because it does not belong to the archive |
 
 use std::collections::BTreeSet;
 
@@ -29,8 +29,8 @@ use crate::manifest::object::{BACKUPS, RUNS};
 use crate::manifest::{Manifest, damage};
 use crate::name::{RunId, TEMPORARY};
 
-/// The kind of work that makes a file. For each kind one process at a time does the work, and it removes the files
-/// that an earlier process left unfinished.
+/// The kind of work that made a file. At most one process at a time does each kind of work. That process removes the
+/// unfinished files of earlier processes that did the same kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Duty {
     /// Archiving the log. Makes runs of level 0.
@@ -39,8 +39,8 @@ pub enum Duty {
     Merging,
     /// Making backups.
     BackingUp,
-    /// No work: runs of level 0 within the archive's epochs, which no process makes now. Any process that finds such
-    /// a run removes it.
+    /// No kind of work in particular: any process may remove the file. The file is a level-0 run whose epochs are all
+    /// in the archive, and no process makes such a run any more.
     Any,
 }
 
@@ -57,21 +57,21 @@ impl Duty {
 /// The treatment of the files that an opening found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The paths of the files to remove, below the folder of the database. Only the process that does the given work
-    /// removes a file.
+    /// The files to remove, as paths relative to the database's folder. Each path comes with the [`Duty`] of the
+    /// process that may remove the file.
     pub remove: Vec<(Duty, String)>,
     /// The runs to adopt if they are undamaged, in this order.
     pub adopt: Vec<RunId>,
-    /// The backups that the manifest names and whose files are missing.
+    /// The backups in the manifest whose files are missing.
     pub lost: Vec<BackupId>,
 }
 
-/// Compares the file names in the folders of runs and backups with the newest manifest. The folders must have been
-/// listed after the manifest was read.
+/// Compares the file names in the folders of runs and backups with the newest manifest. The caller must have listed the
+/// folders after it read the manifest.
 ///
 /// # Errors
-/// [`Corrupt`](perdura_base::Error::Corrupt) if a run of the manifest is missing, and for runs that leave a hole or
-/// overlap in part.
+/// [`Corrupt`](perdura_base::Error::Corrupt) if a run of the manifest is missing, and for runs that leave a gap or
+/// partly overlap.
 pub fn plan(manifest: &Manifest, dir: &str, runs: &[String], backups: &[String]) -> Result<Plan> {
     check_runs(manifest, dir, runs)?;
     let mut plan = judge_runs(manifest, dir, runs)?;
@@ -92,7 +92,7 @@ pub fn plan(manifest: &Manifest, dir: &str, runs: &[String], backups: &[String])
 /// Compares the file names in the folder of runs with the manifest. Does not check that the manifest's runs exist.
 ///
 /// # Errors
-/// [`Corrupt`](perdura_base::Error::Corrupt) for runs that leave a hole or overlap in part.
+/// [`Corrupt`](perdura_base::Error::Corrupt) for runs that leave a gap or partly overlap.
 pub fn judge_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<Plan> {
     let mut plan = Plan::default();
     let named: BTreeSet<RunId> = manifest.runs().collect();
@@ -152,7 +152,7 @@ fn check_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the manifest's backups whose files are missing.
+/// Returns the backups in the manifest whose files are missing.
 fn lost(manifest: &Manifest, backups: &[String]) -> Vec<BackupId> {
     let backups: BTreeSet<&str> = backups.iter().map(String::as_str).collect();
     let is_lost = |id: &BackupId| !backups.contains(id.name().as_str());

@@ -1,4 +1,4 @@
-//! The verification of an archive. It reads every object and names the damaged ones.
+//! The verification of an archive. The verification reads every object and reports the damaged objects.
 
 use std::sync::Arc;
 
@@ -12,33 +12,33 @@ use perdura_page::RegionDigest;
 use super::{Store, chain};
 use crate::manifest::{Manifest, Object, ObjectId, damage};
 
-/// The number of bytes that are read with one I/O.
+/// The maximum number of bytes in one read.
 const READ_BYTES: usize = 1024 * 1024;
 
-/// An object that differs from the manifest.
+/// An object that does not match the manifest.
 #[derive(Debug)]
 pub struct Fault {
-    /// The path of the object below the folder of the database.
+    /// The path of the object, relative to the database's folder.
     pub path: String,
-    /// The difference.
+    /// A description of the mismatch.
     pub error: Error,
 }
 
 /// The result of a verification.
 #[derive(Debug)]
 pub struct Verified {
-    /// The manifest with which the objects were compared.
+    /// The manifest for the comparison with the objects.
     pub manifest: Arc<Manifest>,
-    /// The size of the undamaged objects, bytes.
+    /// The total size of the undamaged objects, bytes.
     pub bytes: u64,
     /// The damaged objects.
     pub faults: Vec<Fault>,
 }
 
 impl Store {
-    /// Reads the manifests and every object. Checks the size and the checksum of each file. In runs it also checks
-    /// each block, the order of the records, the counts and the digests. Ignores an object that another writer has
-    /// removed from the archive in the meantime.
+    /// Reads the manifests and every object. Checks the size and the checksum of each file. Checks the blocks, the
+    /// order of the records, the counts and the digests of each run. Ignores an object that another writer removes from
+    /// the archive in the meantime.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if a manifest is damaged; errors of the disk while the manifests are read.
@@ -82,7 +82,7 @@ impl Store {
     }
 }
 
-/// Checks that a file has the length that the manifest states.
+/// Checks a file's length against the manifest.
 pub(super) fn check_size(store: &Store, object: &Object) -> Result<()> {
     let path = store.path(&object.id.path());
     let len = store.disk.open(&path, Access::Buffered)?.len()?;
@@ -94,7 +94,7 @@ pub(super) fn check_size(store: &Store, object: &Object) -> Result<()> {
     Ok(())
 }
 
-/// Returns the checksum of a file whose length is `bytes`.
+/// Returns the checksum of a file of length `bytes`.
 pub(super) fn file_crc(disk: &dyn Disk, path: &str, bytes: u64) -> Result<u32> {
     if !bytes.is_multiple_of(to_u64(SECTOR_BYTES)) {
         let found = format!("{bytes} bytes");

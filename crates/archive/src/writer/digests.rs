@@ -9,15 +9,15 @@ use perdura_page::digest::bound;
 use crate::record::{PageAt, RunRecord};
 use crate::run::{Digests, RunHeader};
 
-/// A sum of the digests of records that arrive in the order of runs. The records of one page and tag are bound to the
-/// page's number together.
+/// The digests of a run's records, which arrive in the run's order. To *bind* a digest means to combine it with the id
+/// of the page. The digests of one page and tag (checkpoint epoch) are XORed first, then bound once.
 pub(crate) struct DigestSum {
     region: Arc<RegionDigest>,
     digests: Digests,
     page: Option<(PageAt, CkptEpoch)>,
-    /// The digest of the records of the present page and tag, not yet bound to the page's number.
+    /// The digest of the records of the current page and tag, not yet bound to the page's id.
     of_page: u64,
-    /// The digest of the records of the present partition and tag, not yet in `digests`.
+    /// The digest of the records of the current partition and tag, not yet in `digests`.
     of_partition: u64,
 }
 

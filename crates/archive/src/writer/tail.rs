@@ -6,7 +6,7 @@ use super::RunSummary;
 use crate::output::{Ending, Progress};
 use crate::run::Digests;
 
-/// A machine that finishes the file of a run, one I/O a step.
+/// A state machine that finishes the file of a run, one I/O a step.
 pub struct Tail {
     pub(super) summary: RunSummary,
     pub(super) digests: Digests,
@@ -20,13 +20,13 @@ impl Tail {
         &self.digests
     }
 
-    /// Returns the number of updates that the run's records hold.
+    /// Returns the number of updates in the run's records.
     #[must_use]
     pub fn updates(&self) -> u64 {
         self.summary.updates
     }
 
-    /// Returns the temporary path of the file, which it has until it is published.
+    /// Returns the temporary path, which the file has until it is published.
     #[must_use]
     pub fn temporary(&self) -> &str {
         self.ending.temporary()

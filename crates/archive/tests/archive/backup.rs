@@ -1,4 +1,4 @@
-//! Tests of backups: writing them, reading them, and refusing damaged ones.
+//! Tests of backups: writing, reading, and refusing damaged backups.
 
 use std::sync::Arc;
 
@@ -153,7 +153,7 @@ fn every_flipped_bit_and_every_truncation_is_refused() {
         Ok(()) => panic!("{what} was not noticed"),
     };
     for (offset, byte) in (0u64..).zip(&bytes) {
-        // Of a page's bytes flip one bit each, because the checksum treats all bits alike.
+        // Within a page, flip only one bit of each byte, because the checksum treats all bits alike.
         let in_page = (4096..4096 + 16384).contains(&offset);
         let bits = if in_page {
             offset % 8..offset % 8 + 1

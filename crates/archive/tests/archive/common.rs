@@ -1,4 +1,4 @@
-//! Helpers that make records and runs of them, and compute the result of a restore.
+//! Helpers that make records, write and read runs, and compute the result of a restore.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use perdura_page::diff::FragmentWriter;
 use perdura_page::layout::PAGE_BYTES;
 use perdura_page::{Chunks, RegionDigest};
 
-/// The folder of all runs.
+/// The folder of all runs in the tests.
 pub const DIR: &str = "archive";
 /// The identity of the database.
 pub const UUID: Uuid = Uuid([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
@@ -34,7 +34,7 @@ pub struct Owned {
 }
 
 impl Owned {
-    /// Returns a record of one update, which XORs bytes at an offset.
+    /// Returns a record of one update, which XORs `xor` into the page at an offset.
     pub fn one(
         at: (u16, u32),
         epoch: u64,
@@ -113,7 +113,7 @@ pub fn disk() -> Arc<dyn Disk> {
     Arc::new(disk)
 }
 
-/// Writes a run of sorted records. It ends at position 8192 of the only stream.
+/// Writes a run of sorted records. The run ends at position 8192 of the only stream.
 pub fn write(
     disk: &Arc<dyn Disk>,
     header: RunHeader,
@@ -144,8 +144,8 @@ pub fn records(run: &Arc<Run>, scope: &Scope) -> Result<Vec<Owned>> {
     Ok(records)
 }
 
-/// Makes random records with epochs in `epochs`, sorted. The update numbers of a page rise with the epochs. So do the
-/// tags, except that they fall at restarts.
+/// Makes random records with epochs in `epochs`, and sorts the records as in a run. All update numbers differ. Epochs
+/// and tags are random: they do not rise with the update numbers.
 pub fn random(rng: &mut fastrand::Rng, epochs: std::ops::Range<u64>, count: usize) -> Vec<Owned> {
     let mut records = Vec::new();
     for i in 0..count {

@@ -1,4 +1,4 @@
-//! Crashes of an archive at every I/O. After each, the runs must have the log's records, without a gap.
+//! Crashes of an archive at every I/O. After each crash, the runs must have the log's records, without a gap.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::store::{HOME, agent, archive, contents, create, database, log, of_log
 /// The number of epochs in a run; the last run may have fewer.
 const STEP: u64 = 5;
 
-/// The range that the archive has acknowledged: it holds the epochs from `begin` to `end` of the log.
+/// The epochs that the archive has acknowledged: from `begin` inclusive to `end` exclusive.
 #[derive(Debug, Default, Clone, Copy)]
 struct Acknowledged {
     end: u64,
@@ -50,7 +50,7 @@ fn work(disk: &Arc<dyn Disk>, log: &[Owned], done: &mut Acknowledged) -> Result<
     Ok(())
 }
 
-/// Opens the archive after a crash. Returns a description of what is wrong. `None`: nothing is.
+/// Opens the archive after a crash. Returns a description of the fault. `None`: the archive is correct.
 fn wrong(disk: &Arc<dyn Disk>, log: &[Owned], done: &Acknowledged) -> Option<String> {
     let store = match open(disk, database(3)) {
         Ok((store, _)) => store,
@@ -85,7 +85,7 @@ fn wrong(disk: &Arc<dyn Disk>, log: &[Owned], done: &Acknowledged) -> Option<Str
     }
 }
 
-/// Crashes at each I/O in turn. Returns the first fault that was found, and the number of crashes.
+/// Crashes at each I/O in turn. Returns a description of the first fault, and the number of crashes.
 fn first_wrong(log: &[Owned]) -> (Option<String>, u64) {
     let mut crashes = 0;
     for profile in CrashProfile::ALL {
@@ -107,7 +107,7 @@ fn first_wrong(log: &[Owned]) -> (Option<String>, u64) {
             if is_done {
                 break;
             }
-            // Work on the archive can be resumed after the crash, and in the end the archive holds the whole log.
+            // Work on the archive can continue after the crash. In the end the archive holds the whole log.
             let after: Arc<dyn Disk> = sim.life();
             let rest = work(&after, log, &mut done);
             if let Some(wrong) = rest.err().map(|e| e.to_string()).or_else(|| {
@@ -141,8 +141,8 @@ fn the_seeded_bug_of_removing_inputs_early_is_caught() {
     assert!(wrong.is_some());
 }
 
-/// Crashes after a merge of a single run has published its output and before the manifest names it. Then two runs of
-/// the same range exist. Returns the number of removed runs, and whether the archive still has the records of the
+/// Simulates a crash in a merge of a single run: the output has been published, but no manifest names it. So two runs
+/// with the same epochs exist. Returns the number of removed runs, and whether the archive still has the records of the
 /// log.
 fn twins(log: &[Owned]) -> Result<(usize, bool)> {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
@@ -174,8 +174,7 @@ fn the_seeded_bug_of_equal_ranges_is_caught() {
 }
 
 /// A merger dies after publishing a manifest and before syncing the folder. Another merger takes the lease and removes
-/// the inputs of the merge, and then the power fails. The manifest that names the inputs must not become the newest
-/// again.
+/// the inputs of the merge. Then the power fails. The manifest that names the inputs must not become the newest again.
 #[test]
 fn inputs_outlive_a_manifest_that_is_not_durable() {
     let log = log();

@@ -1,4 +1,5 @@
-//! Every truncated run and every run with a flipped bit is refused. The error names the file and the offset.
+//! Tests of damaged runs. Every truncated run and every run with a flipped bit must be refused, with an error that
+//! names the file and the offset.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use perdura_page::RegionDigest;
 
 use crate::common::{DIR, Owned, UUID, disk, header, id, open, random, records, write};
 
-/// Opens the run and reads and checks all of it.
+/// Opens a run, checks all of it, and returns its records.
 fn read(disk: &Arc<dyn Disk>, id: RunId, region: &RegionDigest) -> Result<Vec<Owned>> {
     let run = open(disk, id)?;
     run.verify(region)?;
@@ -27,7 +28,8 @@ fn assert_refused(read: Result<Vec<Owned>>, id: RunId, len: u64, what: &str) {
     }
 }
 
-/// Damages a run at each byte in turn, and reads it each time.
+/// Flips each bit of a run in turn, then truncates the run to each length, then lengthens it. Each damaged run must be
+/// refused.
 fn sweep(disk: &Arc<dyn Disk>, id: RunId, written: &[Owned], region: &RegionDigest) {
     assert_eq!(read(disk, id, region).expect("a whole run"), written);
     let file = disk.open(&id.path(DIR), Access::Buffered).expect("the run");
@@ -56,7 +58,7 @@ fn sweep(disk: &Arc<dyn Disk>, id: RunId, written: &[Owned], region: &RegionDige
     }
 }
 
-/// Returns twenty random records, and one that compresses well.
+/// Returns twenty random records and one record that compresses well.
 fn some() -> Vec<Owned> {
     let mut rng = fastrand::Rng::with_seed(7);
     let mut records = random(&mut rng, 10..20, 20);
@@ -102,7 +104,7 @@ fn a_block_of_another_run_or_another_place_is_refused() {
     let disk = disk();
     let (one, other) = (id(10, 20, 0, 0), id(10, 20, 0, 1));
     let mut rng = fastrand::Rng::with_seed(9);
-    // Two partitions have blocks of the same length.
+    // Each of the four partitions has one block. The blocks have the same length.
     let records: Vec<Owned> = (0..4)
         .map(|p| Owned::one((p, 0), 12, 5, 3, 100, &[rng.u8(1..); 20]))
         .collect();

@@ -1,4 +1,4 @@
-//! Backups of an archive that are missing or changed.
+//! Tests of archives with missing or changed backups.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use perdura_device::{Access, Disk, MemDisk};
 
 use crate::store::{archive, create, database, log, open};
 
-/// Archiving and merging continue if a backup is missing or has another size. The opening reports the backup.
+/// Archiving and merging continue if a backup is missing or has the wrong size. The opening reports the backup.
 #[test]
 fn a_backup_that_is_missing_or_short_is_named_and_stops_nothing() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());

@@ -1,5 +1,5 @@
-//! Drains of a backlog into the archive. Afterwards the archive has each record once, whichever epochs it had before,
-//! and whichever I/O failed on either disk.
+//! Tests of draining a backlog into the archive. Afterwards the archive must have each record once. The tests vary the
+//! epochs that the archive has before, and the I/O at which a disk fails.
 
 use std::sync::Arc;
 
@@ -89,8 +89,8 @@ fn the_archives_moments_do_not_go_back() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     let store = create(&disk).expect("memory");
     archive(&store, &log, 21).expect("memory");
-    // In this test the clock of a moment is its epoch. So a latest moment of 1000 means that the clock was set back
-    // while the archive was unavailable.
+    // In this test the wall clock of a moment is its epoch. So 1000 as the archive's latest wall clock means that the
+    // clock was set back while the archive was unavailable.
     let waiting = backlog(&(Arc::new(MemDisk::new()) as Arc<dyn Disk>), &log, 21).expect("memory");
     let region = Arc::new(RegionDigest::new());
     let mut drain = Drain::new(waiting, Arc::clone(&store), region, 1000).expect("it follows");
@@ -165,8 +165,8 @@ impl Disks {
     }
 }
 
-/// Drains while one disk fails at its `n`th I/O, crashes both disks, and drains the rest. Returns whether that I/O
-/// was reached.
+/// Drains until a disk fails at the disk's `n`th I/O, crashes the two disks, and drains the rest. Returns whether the
+/// first drain finished before that I/O.
 fn crash_at(
     n: u64,
     of_archive: bool,
@@ -208,7 +208,8 @@ fn crash_at(
     }
 }
 
-/// Crashes at each I/O of either disk in turn. Returns the first fault that was found, and the number of crashes.
+/// Crashes at each I/O of the first disk, then at each I/O of the other disk. Returns a description of the first fault,
+/// and the number of crashes.
 fn first_wrong() -> (Option<String>, u64) {
     let (log, mut crashes) = (log(), 0);
     for profile in CrashProfile::ALL {

@@ -1,4 +1,4 @@
-//! The worked examples of the format page are written, compared byte by byte, and read.
+//! The worked examples of the format page: each is written, compared byte by byte, and read.
 
 use perdura_archive::run::header::HEADER_BYTES;
 use perdura_archive::{Codec, Moment, Moments, RunHeader, Scope};
@@ -9,7 +9,7 @@ use crate::common::{Owned, disk, header, id, records, write};
 
 const PAGE: &str = include_str!("../../../../docs/formats/run.md");
 
-/// Returns the bytes of the hex blocks in a format page.
+/// Returns the bytes of each hex block in a format page.
 pub fn examples(page: &str) -> Vec<Vec<u8>> {
     let blocks = page.split("```text hex").skip(1);
     let hex = blocks.map(|rest| rest.split("```").next().unwrap_or_default());
@@ -72,7 +72,7 @@ fn the_run_of_the_format_page_is_written_and_read() {
     let found = [
         &bytes[..HEADER_BYTES],
         &bytes[HEADER_BYTES..blocks_end],
-        // The encoded position 8192 also ends in six zero bytes.
+        // The last part ends with the encoded position 8192. Its six high bytes are zeros, which `parts_end` left out.
         &bytes[blocks_end..parts_end + 6],
         &bytes[footer..],
     ];
@@ -88,7 +88,7 @@ fn the_run_of_the_format_page_is_written_and_read() {
     assert_eq!((pages, run.pages().count()), (vec![3], 2));
 }
 
-/// The records of the format page's merged run are one net record.
+/// The merged run of the format page has one net record.
 #[test]
 fn the_net_record_of_the_format_page_is_written_and_read() {
     let disk = disk();

@@ -1,5 +1,5 @@
-//! Files with right checksums and arbitrary contents. Reading such a file returns records or an error and never
-//! panics, because contents are not trusted even if the checksum is right.
+//! Files with right checksums and arbitrary contents. A reader must not trust contents only because their checksum is
+//! right. Reading a forged file returns records or an error, and never panics.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ fn put(bytes: &mut [u8], at: usize, crc: u32) {
     bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Makes all checksums right again: those of the header, of the blocks and parts at these offsets, and of the footer.
+/// Makes all checksums right again: in the header, in the given blocks and parts, and in the footer. A block or part is
+/// given by its offset and length.
 fn seal(bytes: &mut [u8], blocks: &[(usize, usize)], parts: &[(usize, usize)]) {
     let header = crc32c(&bytes[..124]);
     put(bytes, 124, header);
@@ -44,7 +45,7 @@ fn number(bytes: &[u8], at: usize, len: usize) -> usize {
     usize::try_from(u64::from_le_bytes(eight)).expect("64 bits")
 }
 
-/// Reads everything that can be read. Returns whether no error occurred.
+/// Reads and merges everything that can be read. Returns whether all reads and merges succeeded.
 fn read(disk: &Arc<dyn Disk>, path: &str, region: &Arc<RegionDigest>) -> bool {
     let file = disk.open(path, Access::Buffered).expect("the run");
     let Ok(run) = Run::read(file).map(Arc::new) else {

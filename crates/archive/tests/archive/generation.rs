@@ -1,4 +1,5 @@
-//! The rows of run generation. All rows archive the same records of a log, and each run has a contiguous piece of it.
+//! Tests of the algorithms that generate runs. All algorithms archive one log, and each run has a contiguous piece of
+//! the log.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use perdura_wal::{EpochEnds, EpochSource, Vouched};
 use crate::common::{CHUNKS, DIR, UUID, disk, open, records};
 use crate::log;
 
-/// The page, the epoch, the update number and the fragments of a record.
+/// The fields of a record: page, epoch, update number and fragments.
 type Record = (u32, u64, u32, Vec<u8>);
 
 struct Log {
@@ -138,7 +139,7 @@ fn every_row_archives_each_record_once_and_its_files_tile_the_log() {
 
 #[test]
 fn the_selection_tree_reads_on_while_a_run_is_written_and_the_others_do_not() {
-    // A run takes several writes. Between them the archiver reads the log, if the row permits it.
+    // A run takes several writes. Between them the archiver reads the log, if the algorithm permits it.
     let log = Log::new(100_000, 60, 3 << 20);
     let mut along = Vec::new();
     for row in Generation::ALL {

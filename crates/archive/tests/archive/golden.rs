@@ -1,8 +1,8 @@
-//! Files of each format version, kept as they were once written. Tests read them, and write the same bytes again.
+//! Golden files: one set for each format version, never changed. Tests read the files, and write equal bytes again.
 //!
-//! The files are in `tests/golden/<version>/`. If a test writes other bytes, it leaves them in `golden/` below
-//! `CARGO_TARGET_TMPDIR`. To begin a new format version, put those files into a new folder. Compressed runs are only
-//! read, because a new version of a codec's crate may compress a block differently.
+//! The files are in `tests/golden/<version>/`. If a test writes different bytes, it leaves them in `golden/` below
+//! `CARGO_TARGET_TMPDIR`. To begin a new format version, put the files from there into a new folder. A compressed run
+//! is read but not written again, because a new version of a codec's crate may compress a block differently.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use perdura_wal::{History, Parent, Scheme, SegmentSizes};
 
 use crate::common::{CHUNKS, DIR, Owned, UUID, disk, header, id, open, records, write};
 
-/// The files of version 3, each with its name and its bytes.
+/// The files of version 3, by name.
 const VERSION_3: [(&str, &[u8]); 8] = [
     ("run", include_bytes!("../golden/3/run")),
     ("run-lz4", include_bytes!("../golden/3/run-lz4")),
@@ -77,7 +77,7 @@ fn files_of_the_newest_version_are_written_as_ever() {
     assert!(others.is_empty(), "{others:?} differ; see {dir}");
 }
 
-/// Returns a disk with one file at `path`: the golden file `name`.
+/// Returns a disk with one file at `path`, a copy of the golden file `name`.
 fn disk_with(name: &str, path: &str) -> Arc<dyn Disk> {
     let disk = disk();
     let file = disk.create(path, Access::Buffered).expect("memory");
@@ -92,7 +92,7 @@ fn log() -> Vec<Owned> {
         Owned::one((1, 3), 1003, 6, 10, 64, &[0x55]),
         Owned::one((3, 7), 1002, 6, u32::MAX, PAGE_BYTES - 1, &[9]),
     ];
-    // There are enough records that a codec makes the block smaller.
+    // With this many equal records, a codec makes the block smaller.
     log.extend((0..20).map(|i| Owned::one((3, 8), 1003, 6, i, 100, &[7; 64])));
     log
 }
@@ -123,7 +123,7 @@ fn runs_of_each_version_are_read() {
     }
 }
 
-/// Returns the records of a merged run and the run's moments.
+/// Returns the two records of a merged run, and the run's moments.
 fn merged() -> ([Owned; 2], Moments) {
     let [plain, first, last, ..] = <[Owned; 24]>::try_from(log()).expect("24");
     let net = Owned {
@@ -182,7 +182,7 @@ fn backup_header(kind: BackupKind, consistent: bool) -> BackupHeader {
     }
 }
 
-/// Returns the only page of the backups: partition 2, local page 1.
+/// Returns the only page of the golden backups: local page 1 of partition 2.
 fn page(tag: CkptEpoch) -> (PageEntry, Vec<u8>) {
     let id = CHUNKS.page_id(PartitionId(2), 1).expect("a page");
     let mut bytes = vec![0; PAGE_BYTES];
@@ -245,8 +245,8 @@ fn backups_of_each_version_are_read() {
     }
 }
 
-/// Returns an anchor of two streams with the sections that every database has: its geometry, and a section of images
-/// without an image.
+/// Returns an anchor for two streams. It has the sections that every database has: a geometry, and a list of images,
+/// which is empty here.
 fn anchor() -> Vec<u8> {
     let sizes = SegmentSizes {
         first: 4 << 20,

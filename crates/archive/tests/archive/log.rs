@@ -1,4 +1,4 @@
-//! A log in memory for tests and examples. It has groups of page records and is flushed after each epoch.
+//! A log in memory for tests and examples. It has groups of page records. It is flushed after each epoch.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use perdura_wal::{
     WalStart,
 };
 
-/// The number of records in a group.
+/// The number of records in a group. A group is the records of one transaction.
 pub const GROUP: usize = 2;
 
 /// The shape of a log.
@@ -24,13 +24,13 @@ pub struct Shape {
     pub records: usize,
     /// The size of each record, bytes.
     pub bytes: usize,
-    /// The number of pages. Each record changes a random one of them.
+    /// The number of pages. Each record changes a random page.
     pub pages: u32,
     /// The number of groups in an epoch.
     pub groups: usize,
 }
 
-/// Returns the history of a database whose log has one stream.
+/// Returns the history of a database. The database's log has one stream.
 pub fn history(uuid: Uuid, segment_bytes: u64) -> History {
     let sizes = SegmentSizes::fixed(segment_bytes);
     History {

@@ -1,5 +1,5 @@
-//! Tests of runs and archives on simulated disks: backups, examples of the formats, damage of every bit, generation,
-//! merging, crashes.
+//! Tests of runs and archives on simulated disks. The tests cover backups, the examples on the format pages, damage of
+//! each bit, the generation and merging of runs, and crashes.
 
 mod backup;
 mod common;

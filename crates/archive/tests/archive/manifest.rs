@@ -1,4 +1,4 @@
-//! Manifests: the worked example of the format page, damage of every bit, and edits that must be refused.
+//! Tests of manifests: the worked example of the format page, flips of every bit, and edits that must be refused.
 
 use std::sync::Arc;
 
@@ -109,7 +109,8 @@ fn every_flipped_bit_and_every_truncation_is_refused() {
     assert!(matches!(foreign, Error::Foreign { .. }), "{foreign}");
 }
 
-/// Reads arbitrary bytes with a right checksum. They are refused, or encoding the result gives the same bytes.
+/// Decodes arbitrary bytes with a right checksum. Decoding must refuse the bytes, or encoding the decoded manifest must
+/// give the same bytes.
 #[test]
 fn forged_bytes_are_read_without_a_panic() {
     let good = example().encode();
@@ -155,7 +156,7 @@ fn runs_that_do_not_tile_are_no_manifest() {
     let good = at(vec![run(1000, 1002, 0), run(1002, 1009, 0)], 1009);
     let bytes = good.encode();
     assert_eq!(decode(&bytes).expect("a manifest"), good);
-    // Change one bit of the second run's begin, of its end, or of the first run's begin.
+    // Flip one bit of the second run's begin, of its end, or of the first run's begin.
     let objects_at = bytes.len() - 4 - good.anchor.len() - 2 * 40;
     for (object, field) in [(1, 8), (1, 16), (0, 8)] {
         let mut bad = bytes[..bytes.len() - 4].to_vec();
@@ -214,7 +215,7 @@ fn edits_that_do_not_fit_are_refused() {
         replace(&both[..1], run(1000, 1004, 1), None),
         replace(&both, run(1000, 1003, 1), None),
         replace(&[], run(1000, 1004, 1), None),
-        // The cut ends with epoch 1002. The merged run would not have that epoch as a moment.
+        // There is a cut at epoch 1002. The merged run would not have that epoch as a moment.
         replace(&both, run(1000, 1004, 1), Some(vec![Epoch(1001)])),
     ] {
         let mut manifest = two.clone();

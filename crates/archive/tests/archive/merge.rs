@@ -1,5 +1,5 @@
-//! Merging in random combinations. A restore from each retained image to each kept moment gives the same bytes and
-//! the same update numbers as without merging.
+//! Tests of merges of random records. A restore from a retained image to a kept moment must give the same bytes and
+//! update numbers with and without merging.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use proptest::prelude::*;
 
 use crate::common::{DIR, Owned, disk, header, id, open, records, write};
 
-/// The log of some pages, cut into runs. The tags of a page rise, except that a restart lowers them.
+/// The log of some pages, divided into runs. The tags of a page rise, except that a restart lowers them.
 struct History {
     records: Vec<Owned>,
-    /// The ends of the runs, exclusive. The first run begins with epoch 1.
+    /// For each run, the epoch after the run's last epoch. The first run begins with epoch 1.
     ends: Vec<u64>,
 }
 
@@ -50,7 +50,7 @@ impl History {
                 }
                 for _ in 0..rng.usize(0..3) {
                     useq = useq.wrapping_add(1);
-                    // There are few offsets, so changes overlap and cancel each other out.
+                    // With few offsets, changes overlap and cancel each other out.
                     let offset = *rng.choice(&[16, 40, 64, 127, 16_380]).expect("some");
                     let len = rng.usize(1..=4);
                     let xor: Vec<u8> = (0..len).map(|_| rng.u8(1..3)).collect();
@@ -63,7 +63,7 @@ impl History {
         History { records, ends }
     }
 
-    /// Writes and returns the runs, each with its records.
+    /// Writes the records into runs. Returns the runs.
     fn runs(&self, disk: &Arc<dyn Disk>) -> Vec<Arc<Run>> {
         let mut begin = 1;
         let run = |end: &u64| {
@@ -98,11 +98,12 @@ fn merge(disk: &Arc<dyn Disk>, inputs: &[Arc<Run>], keep: Option<Keep>) -> Resul
     open(disk, merge.run()?.id)
 }
 
-/// For each page: the bytes that a restore from image `k` to epoch `to` XORs to it, and the updates that these bytes
-/// hold.
+/// The changes that a restore from image `k` to epoch `to` makes. For each page: the XOR of the page's old and new
+/// bytes, the applied updates, and the undone updates.
 type Restored = BTreeMap<PageAt, (Vec<u8>, Option<Updates>, Option<Updates>)>;
 
-/// Restores by the definition: applies the changes that image `k` lacks, and undoes its changes of epochs after `to`.
+/// Restores according to the definition: applies missing changes up to `to` to image `k`, and undoes the image's later
+/// changes.
 fn restore(records: &[Owned], k: u64, to: u64) -> Restored {
     let mut pages = Restored::new();
     for record in records {
@@ -119,7 +120,8 @@ fn restore(records: &[Owned], k: u64, to: u64) -> Restored {
     pages
 }
 
-/// Merges the runs of a history in a random permitted way. Returns a description of what is wrong with the result.
+/// Merges the runs of a history, with moments, images and levels chosen at random. Returns a description of the fault
+/// in the merged run. `None`: the merged run is correct.
 fn fault(seed: u64) -> Option<String> {
     let history = History::random(seed);
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
@@ -142,7 +144,7 @@ fn fault(seed: u64) -> Option<String> {
     let merged = if rng.bool() {
         merge(&disk, &runs, keep(&moments))
     } else {
-        // The runs are merged at two levels. The second level keeps fewer moments.
+        // Merge the runs at two levels. The second level keeps fewer moments.
         let split = rng.usize(1..runs.len());
         let lower = |part: &[Arc<Run>]| merge(&disk, part, keep(&moments));
         match (lower(&runs[..split]), lower(&runs[split..])) {
@@ -162,7 +164,7 @@ fn fault(seed: u64) -> Option<String> {
     }
     let found = records(&merged, &Scope::All).expect("whole");
     moments.push(end - 1);
-    // Moment 0 is before the first run: all changes are undone.
+    // Moment 0 is before the first run. A restore to it undoes all changes.
     for to in moments.iter().copied().chain([0]) {
         let retained = images.retained.iter().copied().chain(images.building);
         for k in retained.map(|k| k.0).chain([0, 100]) {
@@ -207,7 +209,7 @@ fn seeded_bugs_of_net_changes_are_caught() {
     }
 }
 
-/// Merges the first and the last run of a history, which are not neighbours. Then removes the runs in the merged
+/// Merges the first and the last run of a history, which are not neighbours. Then removes the runs within the merged
 /// run's range, as a restart does.
 fn strangers(seed: u64) -> Result<Option<String>> {
     let history = History::random(seed);
@@ -248,20 +250,20 @@ fn the_seeded_bug_of_strangers_is_caught() {
     assert!(lost);
 }
 
-/// The known traps one by one, each in its smallest form.
+/// Cases in which a merge can easily combine too many records. Records on two sides of an image must stay apart.
 #[test]
 fn records_on_two_sides_of_an_image_stay_apart() {
     let images = |retained: &[u64], building: Option<u64>| Images {
         retained: retained.iter().copied().map(CkptEpoch).collect(),
         building: building.map(CkptEpoch),
     };
-    // The tags in the order of the updates; the images; the number of records that remain.
+    // Each case: the tags in the order of the updates, the images, and the number of records after the merge.
     let cases = [
         (vec![5, 6], images(&[], None), 1),
         (vec![5, 6], images(&[6], None), 2),
         (vec![5, 6], images(&[], Some(6)), 2),
         (vec![5, 6], images(&[5, 7], Some(8)), 1),
-        // After a restart the page has the old tag again.
+        // After a restart the page has the earlier tag again.
         (vec![6, 5], images(&[6], None), 2),
         (vec![5, 7, 5, 7], images(&[6], None), 2),
         (vec![5, 7, 9, 5, 6, 8], images(&[6], Some(9)), 3),
@@ -295,7 +297,7 @@ fn records_on_two_sides_of_an_image_stay_apart() {
     }
 }
 
-/// Two changes that cancel each other out leave no bytes, but their update numbers are kept.
+/// Two changes that cancel out leave no bytes, but the update numbers are kept.
 #[test]
 fn a_sum_that_is_zero_keeps_its_update_numbers() {
     let disk = disk();
@@ -345,7 +347,7 @@ fn a_moment_that_is_gone_cannot_be_kept() {
             "{gone}: {refused:?}"
         );
     }
-    // If one neighbour was combined, the records of the merged run cannot each keep their epoch.
+    // The records of one input were combined. So the merged run cannot have each epoch as a moment.
     assert!(matches!(
         merge(&disk, &both, None).err(),
         Some(Error::Usage(_))
@@ -374,7 +376,7 @@ fn a_merge_without_a_keep_has_all_records_and_all_moments() {
         );
         assert!(merged.has_moment(Epoch(1)) && merged.id().level == 1);
         assert_eq!(merged.moments().list().len(), runs.len());
-        // Reading the runs side by side gives that order too, here for some of the pages.
+        // Reading the runs side by side gives the same order. This reads only some of the pages.
         for p in (0..4).map(PartitionId) {
             let scope = Scope::Pages(p, 2..7);
             let mut side_by_side = Merged::new(&runs, &scope);
@@ -391,7 +393,8 @@ fn a_merge_without_a_keep_has_all_records_and_all_moments() {
     }
 }
 
-/// A step makes at most a read and a write. The merge leaves either nothing or the complete run.
+/// A step makes at most one read and one write. After the merge, either the complete merged run exists, or no merged
+/// run.
 #[test]
 fn a_merge_takes_steps() {
     let disk = disk();
@@ -448,7 +451,7 @@ fn a_damaged_input_is_not_merged() {
     );
 }
 
-/// Returns random changes, each an offset and the bytes to XOR there.
+/// Returns random changes. Each is an offset and the bytes to XOR there.
 fn changes() -> impl Strategy<Value = Vec<(usize, Vec<u8>)>> {
     let change = (
         16usize..PAGE_BYTES,

@@ -1,4 +1,4 @@
-//! The merge daemon: which runs it chooses, which moments it keeps, and that a step makes one I/O.
+//! Tests of the merge daemon: its choice of runs, the moments that it keeps, and the number of I/Os in a step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn merger(store: &Arc<Store>, options: MergerOptions) -> Merger {
     Merger::new(Arc::clone(store), options, Arc::new(RegionDigest::new())).expect("the lease")
 }
 
-/// Returns options that merge four runs into one and keep no moment but the run's end and the cuts.
+/// Returns options that merge four runs into one. The only kept moments are the run's end and the cuts.
 fn combining() -> MergerOptions {
     MergerOptions {
         fan_in: 4,
@@ -43,7 +43,7 @@ fn stored(end: u64, log: &[Owned]) -> (Arc<dyn Disk>, Arc<Store>) {
     (disk, store)
 }
 
-/// Merges the runs of a manifest by the rule, without files. A merged run has as many bytes as its inputs together.
+/// Merges the runs of a manifest by the daemon's rule, without files. A merged run gets the total size of its inputs.
 fn settle(manifest: &mut Manifest, fan_in: usize, bytes_max: u64) {
     while let Some(inputs) = choose(manifest, fan_in, bytes_max) {
         let bytes_of = |id: &RunId| manifest.object(ObjectId::Run(*id)).expect("a run").bytes;
@@ -89,7 +89,7 @@ fn tiers_have_fewer_runs_than_become_one_and_descend() {
         assert!(levels.is_sorted_by(|a, b| a >= b), "{levels:?}");
         let largest = levels.chunk_by(|a, b| a == b).map(<[u8]>::len).max();
         assert!(largest < Some(10), "{levels:?}");
-        // The sum of the decimal digits of the number of runs: each digit is the number of runs in a tier.
+        // The number of runs equals the sum of the decimal digits of `i`: each digit is the number of runs in one tier.
         let digits: u64 = i.to_string().bytes().map(|b| u64::from(b - b'0')).sum();
         assert_eq!(u64::try_from(levels.len()), Ok(digits));
     }
@@ -114,7 +114,8 @@ fn merged_files_are_bounded() {
     assert!(count < total / 400, "{count} files of {total} bytes");
 }
 
-/// For each page and each side of the images: the XOR of the records on that side, and the number of their updates.
+/// Groups records by page and by the number of images that are not newer than the record's tag. Returns the XOR of each
+/// group's records, and the number of their updates.
 fn by_side(records: &[Owned], store: &Store) -> BTreeMap<(PageAt, u64), (Vec<u8>, u64)> {
     let manifest = store.manifest();
     let mut sums = BTreeMap::new();
@@ -161,7 +162,8 @@ fn records_are_combined_on_each_side_of_the_images_of_the_manifest() {
     );
 }
 
-/// Adds a cut. Its file has no valid contents, because the merger does not read it.
+/// Adds a cut: a backup of the state at the end of epoch `end`. The backup's file has no valid contents, because the
+/// merger never reads it.
 fn add_cut(store: &Arc<Store>, end: u64) {
     let id = BackupId::cut(Epoch(end));
     let path = id.path(&store.backups_dir());

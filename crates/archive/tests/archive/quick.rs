@@ -1,4 +1,5 @@
-//! Runs made from a log. Whatever order the records arrive in, a run contains each once, sorted.
+//! Tests of runs made from a log. The records arrive in any order. A run must contain each record once, and in the
+//! order of a run.
 
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ use perdura_page::{RegionDigest, for_each_record};
 
 use crate::common::{CHUNKS, DIR, Owned, UUID, disk, open, records};
 
-/// Makes a transaction of one epoch. Returns its group, encoded as in the log, and the records that a run must have
-/// of it.
+/// Makes a transaction in one epoch. Returns the transaction's group, encoded as in the log, and the records that a run
+/// must contain for the group.
 fn transaction(rng: &mut fastrand::Rng, epoch: u64, useq: &mut u32) -> (Vec<u8>, Vec<Owned>) {
     let (mut payload, mut owned) = (Vec::new(), Vec::new());
     let count = rng.usize(1..6);
@@ -78,7 +79,7 @@ fn the_runs_of_a_history_have_each_of_its_records_once_in_order() {
             let begin = epoch;
             let mut quick = Quick::new(Epoch(begin), CHUNKS, WORKSPACE_BYTES);
             epoch += rng.u64(1..30);
-            // Two streams are read one after the other.
+            // Read the log's two streams one after the other.
             for _ in 0..2 {
                 for e in begin..epoch {
                     for _ in 0..rng.usize(0..9) {

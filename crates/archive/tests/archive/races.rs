@@ -1,4 +1,5 @@
-//! Several writers publish manifests, and then the power fails. Any subset of their last operations may be durable.
+//! Several writers publish manifests, and then the power fails. Any subset of their last operations may have become
+//! durable.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ fn named(disk: &SimDisk) -> usize {
     names.iter().filter(is_whole).count()
 }
 
-/// Publishes a manifest up to its renaming. The manifest is not durable yet.
+/// Takes the steps of a publication until the manifest's file has its final name. The manifest is not durable yet.
 fn publish_name(disk: &SimDisk, store: &Arc<Store>) {
     let before = named(disk);
     let mut publication = store.publish(Edit::Open);
@@ -24,8 +25,8 @@ fn publish_name(disk: &SimDisk, store: &Arc<Store>) {
     }
 }
 
-/// Cuts the power with each subset of the pending operations durable, and checks the archive each time. Returns the
-/// number of subsets.
+/// Crashes once for each subset of the pending operations. The operations of the subset become durable, and the others
+/// are lost. Checks the archive after each crash. Returns the number of subsets.
 fn whole_after_any_cut(disk: &Arc<SimDisk>) -> u64 {
     let (before, pending) = (disk.snapshot(), disk.pending_ops());
     assert!(pending <= 12, "{pending} operations");
@@ -39,8 +40,8 @@ fn whole_after_any_cut(disk: &Arc<SimDisk>) -> u64 {
     1 << pending
 }
 
-/// The simulator found an archive whose newest manifest followed a missing one. One writer had published a manifest
-/// without making it durable, and another writer had published the next one.
+/// The simulator found an archive that lacked the manifest just before the newest one. One writer had published the
+/// missing manifest without syncing the folder. Another writer had then published the newest manifest.
 #[test]
 fn a_manifest_follows_only_what_is_durable() {
     let disk = SimDisk::new(1);

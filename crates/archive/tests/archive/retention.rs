@@ -30,7 +30,7 @@ struct World {
     /// The undamaged backups.
     backups: Vec<BackupId>,
     checkpoints: u64,
-    /// The end of the newest backup.
+    /// The end epoch of the newest backup.
     checkpointed: Epoch,
     seen: Seen,
 }
@@ -112,7 +112,7 @@ impl World {
         if last <= self.checkpointed {
             return;
         }
-        // An image begins after the end of the one before it.
+        // Each image begins after the end of the image before it.
         let begin = self.rng.u64(self.checkpointed.0 + 1..=last.0);
         self.checkpointed = last;
         self.checkpoints += 1;
@@ -151,7 +151,7 @@ impl World {
         };
         self.store.add_backup(object).expect("a new one");
         if self.rng.u8(0..4) == 0 {
-            // Damage the backup on the disk. From now on no plan may rely on it.
+            // Damage the backup on the disk. The planner must not use it from now on.
             let path = own.path(&self.store.backups_dir());
             let file = self.store.disk().open(&path, Access::Buffered);
             file.and_then(|file| file.write_at(0, &[0; 64]))
@@ -177,8 +177,9 @@ impl World {
         self.seen.runs_gone += removed.runs;
     }
 
-    /// Returns whether a moment can be restored. For that an undamaged backup must end at or before it, the archive
-    /// must have all epochs from the backup's begin on, and the moment's run must have the moment.
+    /// Returns whether a moment can be restored. An undamaged backup must end at or before the moment. The archive must
+    /// have all epochs from the backup's begin epoch to the moment. The run that contains the moment's epoch must still
+    /// list the moment.
     fn is_restorable(&self, moment: Epoch) -> bool {
         let manifest = self.store.manifest();
         let whole = |id: &BackupId| self.backups.contains(id) && id.end <= moment;
@@ -236,7 +237,7 @@ fn history(seed: u64, retention: &str, keep: Option<&str>) -> Result<Seen, Strin
         }
         world.judge()?;
     }
-    // In the end every moment is older than the limit. One undamaged backup and the runs after it must remain.
+    // In the end every moment is older than the limit. Only one undamaged backup and the runs after it must remain.
     if world.retention.keep_us().is_some() && !world.backups.is_empty() {
         world.now_us.fetch_add(1 << 50, Ordering::SeqCst);
         world.retain();

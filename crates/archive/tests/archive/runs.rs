@@ -1,4 +1,5 @@
-//! Writing and reading runs: any records, any part of a run, and a crash at each I/O.
+//! Tests of writing and reading runs. The tests write random records, read whole runs and parts of runs, and crash at
+//! each I/O.
 
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ fn a_run_has_the_records_that_were_written_and_each_part_of_it_its_own() {
     }
 }
 
-/// A run on a real file system is read bypassing the system's cache if the file system allows that.
+/// A run on a real file system is read with direct I/O if the file system allows it.
 #[test]
 fn a_run_is_read_from_a_real_disk_as_from_memory() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -63,7 +64,8 @@ fn a_run_is_read_from_a_real_disk_as_from_memory() {
     }
 }
 
-/// A page of which every second byte has changed has the longest possible record.
+/// The longest possible record has a separate fragment for each byte of a page from byte 16 on. It must fit into a
+/// block.
 #[test]
 fn the_longest_record_has_a_block() {
     let disk = disk();
@@ -110,9 +112,9 @@ fn a_run_that_is_given_up_leaves_nothing() {
     assert_eq!(disk.list(DIR).expect("memory"), Vec::<String>::new());
 }
 
-/// Writes a run on a disk that loses power at its `n`th I/O. Afterwards there may be nothing, a temporary file or a
-/// complete run; if the run was reported, it must exist. Returns a description of what is wrong, and whether the run
-/// was reported.
+/// Writes a run on a disk that loses power at its `n`th I/O. Afterwards there may be no file, a temporary file or a
+/// complete run. If the writer reported success, the complete run must exist. Returns a description of the fault, if
+/// any, and whether the writer reported success.
 fn crash_at(n: u64, profile: CrashProfile, written: &[Owned]) -> (Option<String>, bool) {
     let sim = SimDisk::new(n);
     sim.make_dir(DIR).expect("a new disk");
@@ -138,7 +140,7 @@ fn crash_at(n: u64, profile: CrashProfile, written: &[Owned]) -> (Option<String>
     (wrong, done)
 }
 
-/// Crashes at each I/O in turn. Returns a description of the first fault.
+/// Crashes at each I/O in turn. Returns a description of the first fault. `None`: no crash caused a fault.
 fn first_wrong(written: &[Owned]) -> Option<String> {
     for profile in CrashProfile::ALL {
         for n in 1.. {

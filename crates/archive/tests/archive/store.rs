@@ -1,4 +1,4 @@
-//! Archives: which processes may write them, and what an opening does with any folder.
+//! Tests of archives: which processes may write them, and what an opening does with the files in the folder.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub fn create(disk: &Arc<dyn Disk>) -> Result<Arc<Store>> {
     create_from(disk, 1)
 }
 
-/// Makes an archive whose first epoch is `begin`.
+/// Makes an archive that begins with epoch `begin`.
 pub fn create_from(disk: &Arc<dyn Disk>, begin: u64) -> Result<Arc<Store>> {
     let creation = Creation {
         uuid: UUID,
@@ -92,7 +92,7 @@ fn position(id: RunId) -> Pos {
     Pos(100 * id.epochs.end.0)
 }
 
-/// Archives the log's next epochs, before `end`.
+/// Archives the epochs of the log from the archive's end up to the epoch before `end`.
 pub fn archive(store: &Arc<Store>, log: &[Owned], end: u64) -> Result<()> {
     let next = id(store.manifest().end.0, end, 0, 0);
     let run = write(store, log, next)?;
@@ -116,7 +116,7 @@ pub fn contents(store: &Store) -> Result<Vec<Owned>> {
     Ok(all)
 }
 
-/// Threads of one process change an archive through one store. Each change must get a separate number.
+/// Threads of one process change an archive through one store. Each change must get its own manifest number.
 #[test]
 fn threads_share_a_store() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
@@ -135,7 +135,7 @@ fn threads_share_a_store() {
     store.verify(&RegionDigest::new()).expect("a chain");
 }
 
-/// Returns the log's records of the epochs that the archive holds, sorted like those of [`contents`].
+/// Returns the log's records of the archived epochs, in the order of [`contents`].
 pub fn of_log(log: &[Owned], store: &Store) -> Vec<Owned> {
     let manifest = store.manifest();
     let is_in = |r: &&Owned| manifest.begin <= r.epochs.first && r.epochs.first < manifest.end;
@@ -170,7 +170,7 @@ fn an_archive_is_made_once_and_opened_by_one_database_and_one_agent() {
     assert!(matches!(refused, Err(Error::Usage(_))));
 }
 
-/// The archive is on a real file system, beside files that are no archives.
+/// The archive is on a real file system, beside a file and a folder that are no archives.
 #[test]
 fn an_archive_on_a_real_disk_is_merged_and_opened_again() {
     let home = tempfile::tempdir().expect("a temporary directory");
@@ -203,7 +203,8 @@ fn an_archive_on_a_real_disk_is_merged_and_opened_again() {
     assert_eq!(verified.faults.len(), 0);
 }
 
-/// A disk that is full or fails once leaves the archive unchanged, without drafts. Later the change can be made.
+/// A change fails because the disk is full or has one error. The archive must stay unchanged, without temporary
+/// manifests, and a later change must succeed.
 #[test]
 fn a_change_that_fails_is_made_later() {
     let sim = SimDisk::new(3);
@@ -235,7 +236,7 @@ fn a_change_that_fails_is_made_later() {
         assert_eq!(store.manifest().number, number);
     }
     store.publish(Edit::Open).run().expect("the disk works");
-    // The sync of the folder fails. It is then unknown which manifest is the newest, so this store makes no more
+    // The sync of the folder fails. Then it is unknown which manifest is the newest, so this store makes no more
     // changes.
     sim.set_plan(FaultPlan {
         fail_name_at: Some(1),
@@ -248,7 +249,7 @@ fn a_change_that_fails_is_made_later() {
     open(&disk, database(2)).expect("an opening finds out");
 }
 
-/// A disk whose locks exclude no other process, as on some network file systems.
+/// A disk with ineffective locks, as on some network file systems.
 struct Lockless(MemDisk);
 
 #[rustfmt::skip]
@@ -271,7 +272,7 @@ fn a_lost_race_is_repeated_and_a_second_writer_of_a_role_stops_the_first() {
     let log = log();
     let first = create(&disk).expect("memory");
     archive(&first, &log, 10).expect("memory");
-    // An agent publishes a manifest in between. The database's next manifest follows it.
+    // An agent publishes a manifest in between. The database's next manifest must follow it.
     let (helper, _) = open(&disk, agent(7)).expect("an agent");
     assert_eq!((helper.manifest().number, first.manifest().number), (3, 2));
     archive(&first, &log, 20).expect("memory");
@@ -303,8 +304,9 @@ fn a_lost_race_is_repeated_and_a_second_writer_of_a_role_stops_the_first() {
     ));
 }
 
-/// The change's number was published by another writer, and that manifest was later removed as too old. So the number
-/// is free again, but no manifest would follow one that is published under it.
+/// A change is about to publish a manifest. Another writer has already used the manifest's number, and the other
+/// manifest was removed as too old. So the number is free again. But a manifest with this number would have no
+/// successor.
 #[test]
 fn a_change_that_more_manifests_overtake_than_are_kept_is_made_in_the_newest_one() {
     for steps in 0..5 {
@@ -355,7 +357,7 @@ fn old_manifests_go_and_a_missing_or_replaced_one_is_named() {
     assert_eq!(u64::try_from(kept.len()), Ok(KEPT));
     assert!(kept[0].ends_with("26") && kept[15].ends_with("41"));
     let path = |name: &str| format!("{HOME}/{name}");
-    // A crash during the removal of old manifests has left one whose number is too old.
+    // A crash during the removal of old manifests has left a manifest that is older than the kept ones.
     let left = format!("manifest-{:020}", 9);
     disk.create(&path(&left), Access::Buffered).expect("memory");
     let (store, opened) = open(&disk, database(2)).expect("an archive");
@@ -369,7 +371,8 @@ fn old_manifests_go_and_a_missing_or_replaced_one_is_named() {
     for name in &kept[..15] {
         disk.rename(&path(name), "aside").expect("memory");
         refused(name);
-        // Put another valid manifest in its place. Its checksum is not the one that its successor has.
+        // Put another valid manifest in the place of the renamed one. Its checksum differs from the checksum that the
+        // next manifest stores.
         let mut bytes = vec![0; 4096];
         let file = disk.open("aside", Access::Buffered).expect("memory");
         let len = file.read_at(0, &mut bytes).expect("memory");
@@ -414,7 +417,7 @@ fn a_whole_run_that_continues_the_archive_is_adopted_and_a_damaged_one_goes() {
             file.read_at(300, &mut byte).expect("memory");
             file.write_at(300, &[byte[0] ^ 1]).expect("memory");
         }
-        // A reader uses the runs that an opening would adopt, and changes nothing.
+        // A reader uses the runs that an opening would adopt, and changes no file.
         let reader = Store::read_only(Arc::clone(&disk), &UUID).expect("an archive");
         let before = disk.list(&runs).expect("memory");
         let readable = reader.readable_runs().expect("runs");
@@ -435,7 +438,8 @@ fn a_whole_run_that_continues_the_archive_is_adopted_and_a_damaged_one_goes() {
     }
 }
 
-/// The treatment of each file that can be in the folder.
+/// The folder has files of each kind. The opening must keep, adopt, remove or refuse each file according to the file's
+/// kind.
 #[test]
 fn files_are_judged_by_the_newest_manifest() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
@@ -544,7 +548,7 @@ fn objects_that_are_missing_short_or_changed_are_named() {
         named("a flipped bit");
         file.write_at(at, &byte).expect("memory");
     }
-    // Replace the run by an undamaged one of the same name and with other records.
+    // Replace the run by an undamaged run of the same name with other records.
     disk.rename(&path(middle), "aside").expect("memory");
     named("missing");
     let fewer: Vec<Owned> = log.iter().filter(|r| r.at.local != 3).cloned().collect();

@@ -3,7 +3,7 @@
 use super::Flaw;
 
 impl Flaw {
-    /// Every flaw of executor mode, for the test which shows that each is caught.
+    /// The flaws that the simulator must catch in executor mode.
     pub const ALL: [Flaw; 61] = [
         Flaw::ImpureBlocks,
         Flaw::CutIgnored,
@@ -91,10 +91,11 @@ impl Flaw {
         Flaw::TableBornAndDropped,
     ];
 
-    /// The flaws that only ordered frames reveal. Page records do not, because they are judged by their tags.
+    /// The flaws that only ordered frames reveal. Page records do not reveal these flaws, because a restart judges each
+    /// page record by the record's tag.
     pub const ORDERED: [Flaw; 2] = [Flaw::CutLatchesSingly, Flaw::PseqReadAfterRelease];
 
-    /// The flaws of the archive's files: its own tests arm them.
+    /// The flaws of the archive's files. Tests of the archive arm them.
     pub const ARCHIVE: [Flaw; 10] = [
         Flaw::DigestUnbound,
         Flaw::RenameBeforeSync,
@@ -108,7 +109,7 @@ impl Flaw {
         Flaw::BacklogForgottenEarly,
     ];
 
-    /// The flaws of a restore: its tests arm them.
+    /// The flaws of a restore. Tests of the restore arm them.
     pub const RESTORE: [Flaw; 9] = [
         Flaw::TagBelowKeptBackup,
         Flaw::LaterEpochsKept,
@@ -121,8 +122,8 @@ impl Flaw {
         Flaw::PinnedSlotOverwritten,
     ];
 
-    /// The flaws in how an archive reads the log and keeps it from being truncated. Tests of the log and of the engine
-    /// arm them.
+    /// The flaws of two tasks of an archive: reading the log, and delaying the log's truncation. Tests of the log and
+    /// of the engine arm them.
     pub const LOG_SOURCE: [Flaw; 4] = [
         Flaw::EpochBeyondDArchived,
         Flaw::VoidEpochArchived,
@@ -152,7 +153,7 @@ impl Flaw {
         Flaw::RerunOverHalf,
     ];
 
-    /// The flaws of the server, which no simulated run reaches.
+    /// The flaws of the server. No simulated run reaches the code of these flaws.
     pub const SERVER: [Flaw; 6] = [
         Flaw::MessageOfRerunKept,
         Flaw::LibraryNotWritten,
@@ -162,7 +163,7 @@ impl Flaw {
         Flaw::ReceiptRoundedUp,
     ];
 
-    /// The flaws of the tree: the model of its restart arms them.
+    /// The flaws of the tree. The model of the tree's restart arms them.
     pub const TREE: [Flaw; 5] = [
         Flaw::PageBeyondStableLog,
         Flaw::DirtiedSinceWritten,
@@ -171,24 +172,24 @@ impl Flaw {
         Flaw::LastNotRefreshed,
     ];
 
-    /// The flaws of the tree over its pages: tests that run several lives of a tree arm them.
+    /// The flaws of the tree's pages. Tests that run several lives of a tree arm them.
     pub const TREE_PAGES: [Flaw; 3] = [
         Flaw::FencesIgnored,
         Flaw::StructureInTwoRecords,
         Flaw::NoRoomForFence,
     ];
 
-    /// The flaws of the tree's file: its own tests arm them.
+    /// The flaws of the tree's file. Tests of this file arm them.
     pub const TREE_FILE: [Flaw; 3] = [
         Flaw::NoDoubleWrite,
         Flaw::DoubleNotSynced,
         Flaw::PagesBelievedUnwritten,
     ];
 
-    /// The flaws of reading a tree's pages ahead: schedules of two threads arm them.
+    /// The flaws in the read-ahead of a tree's pages. They are armed by a test that tries schedules of two threads.
     pub const TREE_AHEAD: [Flaw; 1] = [Flaw::AheadOverNewer];
 
-    /// The flaws of transactions over rows of a tree, and of its part of a restart.
+    /// The flaws of transactions that change a tree's rows, and of a restart's recovery of the tree.
     pub const KEYED: [Flaw; 6] = [
         Flaw::CompensationUndone,
         Flaw::TreeLogBelievedUnwritten,
@@ -198,7 +199,7 @@ impl Flaw {
         Flaw::LosersForgotten,
     ];
 
-    /// The flaws in the numbering of operations: a test tries every schedule of some threads.
+    /// The flaws in the numbering of operations. They are armed by a test that tries every schedule of a few threads.
     pub const NUMBERS: [Flaw; 1] = [Flaw::NumberBeforeEpoch];
 
     /// The flaws of the log in the memory of nodes.
@@ -232,7 +233,7 @@ impl Flaw {
         Flaw::AnchorBeforeTail,
     ];
 
-    /// The flaws of a log that nodes hold, in the parts below the mirror: runs over the engine find them.
+    /// The flaws of a mirrored log in layers below the mirror. Simulated runs of the whole engine find them.
     pub const MIRROR_LOG: [Flaw; 8] = [
         Flaw::RecycledUnderNextWriter,
         Flaw::ImageOnMirror,
@@ -244,7 +245,7 @@ impl Flaw {
         Flaw::OldLifeFetched,
     ];
 
-    /// The flaws of a tree whose log nodes hold: runs over a tree find them.
+    /// The flaws of a tree with a mirrored log. Simulated runs with a tree find these flaws.
     pub const MIRROR_TREE: [Flaw; 1] = [Flaw::PageOnMirror];
 
     /// The flaws in code that only steal mode uses.
@@ -302,7 +303,7 @@ const fn listed() -> usize {
     count
 }
 
-/// The number of the last flaw.
+/// The discriminant of the last flaw.
 const LAST: usize = Flaw::NoEpochs as usize;
 
 const _: () = assert!(listed() == LAST + 1, "every flaw is on a list");

@@ -1,16 +1,16 @@
 //! The address of a server: `redis://[user][:password@]host[:port]`, `unix://path`, or `host:port`.
 
-/// The environment variable with the password. It keeps the password out of the list of processes, and redis-cli
-/// reads it too.
+/// The environment variable that holds the password. redis-cli reads the same variable. A password in a flag would be
+/// visible in the list of processes.
 const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
 
-/// The port if a URL has none.
+/// The default port.
 const PORT: u16 = 6379;
 
 /// The address of a server, with the login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// The endpoint on which it listens.
+    /// The server's listening endpoint.
     pub endpoint: Endpoint,
     /// The user name for AUTH. `None`: AUTH is sent with the password alone.
     pub user: Option<String>,
@@ -18,7 +18,7 @@ pub struct Address {
     pub password: Option<String>,
 }
 
-/// The endpoint on which a server listens.
+/// A server's listening endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
     /// A host and a port.
@@ -28,8 +28,8 @@ pub enum Endpoint {
 }
 
 impl Address {
-    /// Returns the address with the password from the environment, if it has none and is not a Unix socket. Used for
-    /// the server that keys are read from.
+    /// Returns the address. A TCP address without a password gets the password from the environment. The target of an
+    /// import does not use this password.
     #[must_use]
     pub fn or_password_of_environment(mut self) -> Address {
         if matches!(self.endpoint, Endpoint::Tcp(..)) && self.password.is_none() {

@@ -1,4 +1,4 @@
-//! A connection to a server: requests out, replies in.
+//! A connection that sends requests to a server and receives its replies.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -30,7 +30,7 @@ pub enum Reply {
     Number(i64),
     /// A string, or null.
     Bulk(Option<Vec<u8>>),
-    /// Replies.
+    /// An array of replies.
     Array(Vec<Reply>),
 }
 
@@ -159,7 +159,7 @@ impl Connection {
         Ok(reply)
     }
 
-    /// Returns both halves, so that two threads can use one each.
+    /// Returns the two halves of the client, so that two threads can use one half each.
     pub fn split(self) -> (Sender, Receiver) {
         (self.sender, self.receiver)
     }

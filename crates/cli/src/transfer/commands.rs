@@ -1,13 +1,13 @@
-//! Encodes values as the commands that create them.
+//! Encoders of values as the commands that create them.
 
 use perdura_rdb::Value;
 
 use super::Part;
 use super::streams::{commands_of_end, put_end, put_entries};
 
-/// A command has at most this many elements.
+/// The maximum number of elements in one command.
 const ELEMENTS_MAX: usize = 512;
-/// A command that has this many bytes gets no further elements.
+/// The number of bytes at which a command is full. A full command gets no further elements.
 const BYTES_ENOUGH: usize = 1 << 18;
 
 /// Appends a request.
@@ -31,7 +31,7 @@ fn put_head(out: &mut Vec<u8>, kind: u8, number: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a number in decimal. Most numbers here have one or two digits.
+/// Appends a number in decimal. Most numbers in a request have one or two digits, so the recursion is shallow.
 fn put_decimal(out: &mut Vec<u8>, number: usize) {
     if number >= 10 {
         put_decimal(out, number / 10);
@@ -67,8 +67,8 @@ pub fn put_library(out: &mut Vec<u8>, code: &[u8], replace: bool) {
     }
 }
 
-/// Appends the commands that write a piece of a key under this name. The last piece also sets the key's deadline.
-/// Returns the number of commands.
+/// Appends the commands that write a piece of a key. The key gets the name `name`. The last piece also sets the key's
+/// expiry. Returns the number of commands.
 pub fn put_part(out: &mut Vec<u8>, name: &[u8], part: &Part<'_>) -> usize {
     let mut commands = put_elements(out, name, part.value);
     if !part.last {
@@ -86,7 +86,7 @@ pub fn put_part(out: &mut Vec<u8>, name: &[u8], part: &Part<'_>) -> usize {
 }
 
 /// Appends the commands that add a collection's elements to a key. Returns the number of commands. A large collection
-/// takes several commands, so that no command exceeds any server's limit.
+/// takes several commands, so that no command exceeds a server's limit.
 fn put_elements(out: &mut Vec<u8>, key: &[u8], value: &Value) -> usize {
     match value {
         Value::String(bytes) => {
@@ -102,7 +102,7 @@ fn put_elements(out: &mut Vec<u8>, key: &[u8], value: &Value) -> usize {
             1
         }),
         Value::Zset(pairs) => put_chunks(out, b"ZADD", key, pairs, |words, (member, score)| {
-            // The shortest decimal text that reads back as the same number.
+            // `{:?}` gives the shortest decimal text that parses as the same number.
             put_word(words, format!("{score:?}").as_bytes());
             put_word(words, member);
             2
@@ -159,7 +159,7 @@ pub fn bytes(value: &Value) -> usize {
     }
 }
 
-/// Returns whether one command can create the value, or a few can if it is a stream.
+/// Returns whether the value is small enough for one command. A stream must be small enough for one transaction.
 pub fn is_single(value: &Value) -> bool {
     let commands = match value {
         Value::Stream(stream) => stream.entries.len() + commands_of_end(stream),

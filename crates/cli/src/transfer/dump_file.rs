@@ -1,4 +1,4 @@
-//! Reads keys from a Redis dump file.
+//! The source of keys in a Redis dump file.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -11,10 +11,10 @@ use super::progress::Line;
 use super::report::Read;
 use super::{Databases, Part, Sink, now_ms};
 
-/// The progress line is updated after this many keys.
+/// The number of keys between two updates of the progress line.
 const KEYS_A_LOOK: u64 = 256;
 
-/// Reads a whole dump file into a sink. `-` is stdin.
+/// Reads a whole dump file and passes its keys to a sink. The path `-` means stdin.
 pub fn read(
     path: &Path,
     databases: &Databases,

@@ -1,4 +1,5 @@
-//! A stopped database that this process serves during a transfer, on a socket that only its owner can open.
+//! A server inside this process, which serves a stopped database during a transfer. Only the process's user can open
+//! its socket.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -19,7 +20,7 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Opens the database, or creates it.
+    /// Opens or creates the database and serves it.
     pub fn start(database: perdura::Options) -> Result<Embedded> {
         let dir = std::env::temp_dir().join(format!(
             "perdura-transfer-{}-{}",
@@ -49,7 +50,7 @@ impl Embedded {
         })
     }
 
-    /// Closes the database, with a checkpoint.
+    /// Stops the server and closes the database with a checkpoint.
     pub fn stop(self) -> Result<()> {
         let stopped = self.server.stop();
         // The socket is already removed. If the directory stays, it does no harm.
@@ -57,8 +58,8 @@ impl Embedded {
         Ok(stopped?)
     }
 
-    /// Stops the server after an error of the connection. Returns the server's error if it failed, because that says
-    /// more, and otherwise `error`.
+    /// Stops the server after its connection has failed with `error`. Returns the server's own error if it has one,
+    /// because the server's error explains more. Otherwise returns `error`.
     pub fn failure(self, error: anyhow::Error) -> anyhow::Error {
         self.stop().err().unwrap_or(error)
     }

@@ -1,4 +1,4 @@
-//! The transfer of keys from one place to another, for `import` and `export`.
+//! The transfer of keys from a source to a target, for `import` and `export`.
 //!
 //! ```text
 //!  dump file ──┐                      ┌── a server, over the Redis protocol
@@ -6,21 +6,21 @@
 //!  a server ───┘                      └── commands on stdout
 //! ```
 //!
-//! Keys are written only by native commands over a connection. This works for Perdura and Redis alike, needs no
-//! second way to write rows, and keeps every rule of the server (limits, expiry, memory). A stopped database is
-//! served during the transfer, on a socket that only its owner can open. Keys are read only by SCAN and the reading
-//! commands of each type, in pieces, so that a key larger than memory can be transferred.
+//! Keys are written only by each type's ordinary commands over a connection. This works for Perdura and Redis alike,
+//! and the server enforces its usual rules (limits, expiry, memory). A stopped database is served by this process
+//! during the transfer, on a private socket. From a server, keys are read only by SCAN and each type's reading
+//! commands. They are read in pieces, so a key may be larger than memory.
 //!
 //! # Why not DUMP, SYNC or RESTORE
-//! SYNC would give a snapshot. But most hosted servers refuse it, it makes the source fork, and its format is that of
-//! the source's version. DUMP has the same format, and both ends must hold a whole key in memory. SCAN works
-//! everywhere, with every version, under the usual permissions. But it gives no snapshot. A user who needs a snapshot
-//! stops the writers, or imports a dump file.
+//! SYNC would give a snapshot. But most hosted servers refuse SYNC, it makes the source fork, and its format depends on
+//! the source's version. DUMP has SYNC's version-dependent format, and source and target must each hold a whole key in
+//! memory. SCAN works with every server and version, under the usual permissions, but gives no snapshot. A user who
+//! needs a snapshot stops the writers, or imports a dump file.
 //!
 //! # What an interruption leaves
 //! A key arrives whole or not at all. A small key is written by one command or in one transaction. A large key is
-//! written piece by piece under the name [`UNFINISHED`] and renamed at the end. So an import that was stopped can be
-//! run again with `--keep`, which leaves existing keys unchanged, or with `--replace`.
+//! written piece by piece under the name [`UNFINISHED`] and renamed at the end. So after an interruption, an import can
+//! be run again with `--keep` or with `--replace`. `--keep` leaves existing keys unchanged.
 
 pub mod address;
 pub mod client;
@@ -41,39 +41,39 @@ pub const UNFINISHED: &[u8] = b"perdura:import:unfinished";
 
 /// A key, or a piece of a large key. The pieces of one key come in order, with no other key in between.
 pub struct Part<'a> {
-    /// The number of the target's database.
+    /// The database number at the target.
     pub db: u64,
     /// The key.
     pub key: &'a [u8],
     /// The value, or some of its elements.
     pub value: &'a Value,
-    /// True if it is the key's first piece.
+    /// True if this is the key's first piece.
     pub first: bool,
-    /// True if it is the key's last piece.
+    /// True if this is the key's last piece.
     pub last: bool,
-    /// The time at which the key expires, milliseconds since 1970. `None`: never.
+    /// The key's expiry time, milliseconds since 1970. `None`: never.
     pub expires_at_ms: Option<i64>,
 }
 
 impl Part<'_> {
-    /// Returns whether a key may safely be written twice, because SCAN may return it twice. A list would get every
-    /// item twice, and a stream refuses ids that it already has.
+    /// Returns whether writing the key twice is harmless. This matters because SCAN may return a key twice. A list
+    /// would get every item twice, and a stream refuses ids that it already has.
     pub fn is_harmless_twice(&self) -> bool {
         !matches!(self.value, Value::List(_) | Value::Stream(_))
     }
 }
 
-/// The destination of keys and of libraries of functions.
+/// A destination of keys and function libraries.
 pub trait Sink {
-    /// Writes a piece. An error may be returned only by a later call.
+    /// Writes a piece. If the piece cannot be written, the error may come from a later call instead.
     fn part(&mut self, part: &Part<'_>) -> Result<()>;
 
-    /// Writes the code of a library.
+    /// Writes a function library, given its code.
     fn library(&mut self, code: &[u8]) -> Result<()>;
 }
 
-/// The databases of the source to transfer, each with its number at the target. Empty: all databases, with unchanged
-/// numbers.
+/// The databases of the source to transfer, each with its number at the target. If the list is empty, all databases are
+/// transferred with unchanged numbers.
 #[derive(Debug, Clone, Default)]
 pub struct Databases(Vec<(u64, u64)>);
 
@@ -83,7 +83,8 @@ impl Databases {
         Databases(pairs)
     }
 
-    /// Returns the number at the target for a database of the source. `None`: the database is not transferred.
+    /// Returns the number that a database of the source gets at the target. Returns `None` if the database is not
+    /// transferred.
     pub fn target(&self, source: u64) -> Option<u64> {
         if self.0.is_empty() {
             return Some(source);

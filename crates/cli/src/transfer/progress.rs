@@ -1,4 +1,4 @@
-//! Shows the progress of a transfer on a terminal.
+//! The progress line of a transfer on a terminal.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::report::Read;
 pub struct Line(ProgressBar);
 
 impl Line {
-    /// Returns a progress line for `total` steps. `None`: the number of steps is unknown.
+    /// Returns a progress line for `total` steps. `None` means that the number of steps is unknown.
     pub fn new(total: Option<u64>) -> Line {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(5));
         let spent = |state: &ProgressState, out: &mut dyn std::fmt::Write| {

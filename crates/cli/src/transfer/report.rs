@@ -1,4 +1,4 @@
-//! The report on transferred keys, and on omitted keys with the reasons, as text and as JSON.
+//! The report on transferred and omitted keys, with the reasons for omissions, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use crate::output;
 
-/// A list of examples names at most this many keys.
+/// The maximum number of keys in a list of examples.
 const NAMED_MAX: usize = 20;
-/// At most this many bytes of a key are shown.
+/// The maximum number of bytes to show of a key.
 const KEY_SHOWN: usize = 100;
 
 /// The number of keys by type.
@@ -27,12 +27,12 @@ pub struct Left {
     pub why: String,
 }
 
-/// A number of keys that were not transferred, with some of them as examples.
+/// The keys that were not transferred: their number, and some of them as examples.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Lefts {
     /// The number of keys.
     pub count: u64,
-    /// The first of these keys, as examples.
+    /// The first keys that were not transferred, as examples.
     pub first: Vec<Left>,
 }
 
@@ -68,10 +68,10 @@ impl Lefts {
     }
 }
 
-/// The counts on the source's side.
+/// The counts that the source reports.
 #[derive(Debug, Default, Serialize)]
 pub struct Read {
-    /// The number of keys that were passed to the target, by type.
+    /// The number of keys passed to the target, by type.
     pub keys: ByType,
     /// The number of elements in these keys. A string is one element.
     pub elements: u64,
@@ -81,18 +81,18 @@ pub struct Read {
     pub with_expiry: u64,
     /// The number of keys that were left out because they had already expired.
     pub expired: u64,
-    /// The number of keys that vanished while they were read.
+    /// The number of keys that vanished during the read: clients deleted the keys, or the keys expired.
     pub vanished: u64,
-    /// The number of libraries of functions that were passed to the target.
+    /// The number of function libraries passed to the target.
     pub libraries: u64,
-    /// The keys with values that no command can create: those of modules.
+    /// The keys that were left out because their values belong to modules. No command can create such a key.
     pub unsupported: Lefts,
-    /// The number of hash fields that lost their own deadline.
+    /// The number of hash fields that were transferred without their expiry.
     pub fields_with_deadline: u64,
 }
 
 impl Read {
-    /// Counts a key, when its first piece is passed on.
+    /// Counts a key. Called when its first piece is passed to the target.
     pub fn key(&mut self, kind: &str, expires: bool) {
         match self.keys.get_mut(kind) {
             Some(count) => *count += 1,
@@ -108,7 +108,7 @@ impl Read {
         self.bytes += to_u64(super::commands::bytes(value));
     }
 
-    /// Returns the number of keys that were passed to the target, of all types.
+    /// Returns the number of keys passed to the target, of all types.
     pub fn total(&self) -> u64 {
         self.keys.values().sum()
     }
@@ -132,7 +132,7 @@ impl Read {
     }
 }
 
-/// The counts on the target's side.
+/// The counts that the target reports.
 #[derive(Debug, Default, Serialize)]
 pub struct Written {
     /// The number of keys that the target acknowledged, by type.
@@ -152,14 +152,14 @@ pub struct Report {
     pub source: String,
     /// The target.
     pub target: String,
-    /// The counts on the source's side.
+    /// The counts that the source reports.
     pub read: Read,
-    /// The counts on the target's side.
+    /// The counts that the target reports.
     pub written: Written,
     /// The number of keys at the target by type, counted after the import. `None`: not counted, because the target
     /// was not empty before.
     pub counted: Option<ByType>,
-    /// A description of how the counts disagree. `None`: they agree.
+    /// A description of the difference between the written keys and the counted keys. `None`: they agree.
     pub mismatch: Option<String>,
     /// The duration of the import, seconds.
     pub seconds: f64,

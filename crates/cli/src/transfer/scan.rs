@@ -1,11 +1,12 @@
-//! Keys from a running server: SCAN, then each type's reading commands, in pieces.
+//! The source of keys in a running server. SCAN finds the keys, and the reading commands of each type read the values
+//! in pieces.
 //!
-//! A step asks for some hundred keys. In one batch it then asks for each key's type, its deadline, and its length if
-//! it is a string. In another batch it asks for the values. A value larger than one piece is read to its end before
-//! the next key. Each reply is passed on before the next is read, so that memory holds only one piece.
+//! The source is read in steps. One SCAN returns some hundred keys. One batch of requests then asks for each key's type
+//! and expiry, and for the length of each string. A second batch asks for the values. If a value is larger than one
+//! piece, its other pieces are then read one after another.
 //!
-//! SCAN may return a key twice. That is harmless for types whose keys may be written twice. A list must be deleted at
-//! the target first.
+//! SCAN may return a key twice. Writing a list or a stream twice does harm ([`Part::is_harmless_twice`]), so the target
+//! first deletes a repeated list or stream.
 
 use anyhow::{Context, Result, bail, ensure};
 use perdura_rdb::{Stream, Value};
@@ -16,25 +17,26 @@ use super::progress::Line;
 use super::report::{ByType, Read};
 use super::{Databases, Part, Sink, now_ms, streams};
 
-/// The number of keys that one SCAN asks for.
+/// The number of keys that one SCAN requests.
 const KEYS_A_STEP: &[u8] = b"500";
 /// The number of elements in one piece.
 const PIECE: usize = 512;
 /// [`PIECE`] as text, for SCAN commands.
 const PIECE_TEXT: &[u8] = b"512";
-/// The cursor after the last entry of a stream. The stream's end, which is everything but the entries, is read next.
+/// The cursor after the last entry of a stream. The next read returns the rest of the stream: the last id, and the
+/// groups with pending entries.
 const END_OF_STREAM: &[u8] = b"end";
-/// Values of at most this many keys are asked for in one batch.
+/// The maximum number of values in one batch of requests.
 const KEYS_AT_ONCE: usize = 100;
-/// Strings with at most this many bytes in all are asked for in one batch. The server holds the replies until they
-/// are read.
+/// The maximum number of bytes in the strings that one batch requests. The server holds the replies in memory until the
+/// replies are read.
 const BYTES_AT_ONCE: u64 = 4 << 20;
 
-/// At most this many bytes of first pieces are held in memory until their keys' turn. First pieces beyond that are
-/// dropped and asked for again.
+/// The maximum total size of the first pieces that wait in memory. Each waits until the other pieces of its key can
+/// follow. Beyond this size, first pieces are dropped and requested again.
 const HELD_BYTES_MAX: usize = 16 << 20;
 
-/// The facts about a key that are known before its value is read.
+/// The facts known about a key before its value is read.
 struct Head {
     key: Vec<u8>,
     kind: Kind,
@@ -102,8 +104,8 @@ pub fn read(
     Ok(())
 }
 
-/// Passes on the libraries of functions of a server. Passes on nothing if the server does not know functions, or does
-/// not let this user list them.
+/// Passes a server's function libraries to the sink. Passes nothing if the server does not know functions, or does not
+/// let this user list libraries.
 fn libraries(connection: &mut Connection, sink: &mut dyn Sink, read: &mut Read) -> Result<()> {
     connection.send(&[b"FUNCTION", b"LIST", b"WITHCODE"])?;
     let Reply::Array(libraries) = connection.receive()? else {
@@ -145,7 +147,7 @@ pub fn count(connection: &mut Connection, databases: &[u64]) -> Result<ByType> {
     Ok(counts)
 }
 
-/// Scans the selected database, and calls a function for the keys of each step.
+/// Scans the selected database, and calls `step` with the keys of each SCAN reply.
 fn each_step(
     connection: &mut Connection,
     mut step: impl FnMut(&mut Connection, Vec<Vec<u8>>) -> Result<()>,
@@ -188,7 +190,7 @@ fn strings(reply: Reply) -> Option<Vec<Vec<u8>>> {
     parts.into_iter().map(string).collect()
 }
 
-/// Asks for the keys' types, deadlines and lengths. Leaves out keys that cannot be transferred.
+/// Requests the keys' types, expiries and string lengths. Leaves out keys that cannot be transferred.
 fn heads(
     connection: &mut Connection,
     db: u64,
@@ -258,7 +260,7 @@ fn heads(
     Ok(heads)
 }
 
-/// The values of one step's keys.
+/// The transfer of the values of all keys from one SCAN reply.
 struct Step<'a> {
     connection: &'a mut Connection,
     target: u64,
@@ -285,7 +287,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Asks for the first pieces of all keys together. Then asks for the further pieces of each key that has more.
+    /// Requests the first pieces of all keys together. Then reads the other pieces of each key that has more than one.
     fn some_values(&mut self, heads: &[Head]) -> Result<()> {
         let mut requests = Vec::new();
         heads
@@ -346,8 +348,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Asks for the piece of a key that begins at a cursor. For a stream, everything but the entries is one separate
-    /// piece.
+    /// Reads one piece of a key's value, beginning at a cursor. The last piece of a stream is everything except the
+    /// entries.
     fn next_piece(&mut self, head: &Head, cursor: &[u8], from: usize) -> Result<(Vec<u8>, Value)> {
         debug_assert!(
             cursor != b"0" || from == 0,
@@ -368,7 +370,8 @@ impl Step<'_> {
         piece(head.kind, self.connection.receive()?)
     }
 
-    /// Passes on a piece. Returns false if the rest of the key is no longer needed.
+    /// Passes a piece to the sink. Returns false if the key has expired or vanished, so that its other pieces need not
+    /// be read.
     fn hand_on(&mut self, head: &Head, value: &Value, first: bool, last: bool) -> Result<bool> {
         if first {
             if head.expires_at_ms.is_some_and(|at| at <= now_ms()) {
@@ -417,7 +420,7 @@ fn ask(out: &mut Vec<u8>, head: &Head, cursor: &[u8], from: usize) {
     }
 }
 
-/// Returns the cursor for the next piece (`0`: this is the last), and the piece.
+/// Returns the cursor of the next piece, and the piece in `reply`. The cursor `0` means that no further piece follows.
 fn piece(kind: Kind, reply: Reply) -> Result<(Vec<u8>, Value)> {
     if let Some(text) = reply.error() {
         bail!("it changed while it was read ({text}). Stop the writers and try again");

@@ -1,9 +1,9 @@
-//! Streams: the commands that make one, and the commands that read one.
+//! The commands that create a stream, and the commands that read a stream.
 //!
-//! Entries are added by XADD with their ids. Everything else is called the *end* of a stream. XSETID sets the last
-//! id, the greatest deleted id and the number of added entries. XGROUP creates the groups and consumers. XCLAIM FORCE
-//! creates the pending entries, but cannot do so for an entry that was deleted. Redis itself writes a stream to its
-//! log of commands in this way.
+//! Entries are added by XADD with their ids. Everything else is called the *end* of a stream. XSETID sets the last id,
+//! the greatest deleted id and the number of added entries. XGROUP creates the groups and consumers. XCLAIM FORCE
+//! creates the pending entries, but no pending entry for a deleted entry. Redis writes the same commands to its
+//! append-only file.
 
 use std::collections::HashMap;
 
@@ -27,13 +27,14 @@ fn parse(text: &[u8]) -> Option<StreamId> {
     Id::parse(text, 0).map(|id| (id.ms, id.seq))
 }
 
-/// Returns the id after this one. `None`: this is the greatest id. Needed because servers before 6.2 have no ranges
-/// that exclude their begin.
+/// Returns the id that follows the given id, or `None` after the greatest id. The caller requests the range from this
+/// id, because servers before 6.2 cannot exclude the first id of a range.
 pub fn behind((ms, seq): StreamId) -> Option<StreamId> {
     Id { ms, seq }.next().map(|id| (id.ms, id.seq))
 }
 
-/// Returns the number of commands that write the end of a stream.
+/// Returns the number of commands that write a stream's last id, groups, consumers and pending entries. The commands
+/// for the entries are not counted.
 pub fn commands_of_end(stream: &Stream) -> usize {
     let of_consumer = |consumer: &StreamConsumer| 1 + consumer.pending.len();
     let of_group = |group: &StreamGroup| 1 + group.consumers.iter().map(of_consumer).sum::<usize>();
@@ -53,8 +54,8 @@ pub fn put_entries(out: &mut Vec<u8>, key: &[u8], entries: &[StreamEntry]) -> us
     entries.len()
 }
 
-/// Appends the commands that write the end of a stream. Returns the number of commands. `is_empty`: the stream has no
-/// entries and does not exist at the target yet.
+/// Appends the commands that write the end of a stream. Returns the number of commands. `is_empty` means that the
+/// stream has no entries and does not exist at the target yet.
 pub fn put_end(out: &mut Vec<u8>, key: &[u8], stream: &Stream, is_empty: bool) -> usize {
     if is_empty {
         put(out, &[b"XADD", key, b"MAXLEN", b"0", b"0-1", b"x", b"y"]);
@@ -177,7 +178,7 @@ fn infos(reply: Reply) -> Result<Vec<Info>> {
     }
 }
 
-/// Reads the end of a stream into the stream's last piece. Returns `false` if the stream has vanished.
+/// Reads the end of a stream into `stream`. Returns false if the stream has vanished.
 pub fn read_end(connection: &mut Connection, key: &[u8], stream: &mut Stream) -> Result<bool> {
     connection.send(&[b"XINFO", b"STREAM", key])?;
     let reply = connection.receive()?;
@@ -232,8 +233,8 @@ fn read_group(connection: &mut Connection, key: &[u8], group: &Info) -> Result<S
             let (holder, pending) =
                 pending(one, now).context("XPENDING returned an unexpected reply")?;
             next = behind(pending.id).filter(|_| is_full);
-            // A consumer that was created since the list was read is left out. This is allowed because the transfer
-            // is no snapshot.
+            // Entries of a consumer that was created after the list of consumers was read are left out. The transfer
+            // need not be a snapshot.
             if let Some(consumer) = consumers.iter_mut().find(|one| one.name == holder) {
                 consumer.pending.push(pending);
             }

@@ -1,8 +1,8 @@
-//! Writes keys to a server.
+//! A server as the target of a transfer.
 //!
-//! Requests go out in batches while another thread reads the replies, so that neither side waits for the other. A
-//! bounded channel tells this thread which keys the replies belong to. It holds one element for each batch that is
-//! not yet answered.
+//! One thread sends requests in batches while a second thread reads the replies, so that sending does not wait for
+//! replies. For each batch, the first thread tells the second through a bounded channel which keys the replies belong
+//! to.
 
 use std::mem::take;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use super::commands::{is_single, put, put_library, put_part, put_string};
 use super::report::Written;
 use super::{Part, Sink, UNFINISHED};
 
-/// A batch is sent when it has this many bytes.
+/// The size of a complete batch, bytes.
 const BATCH_BYTES: usize = 1 << 18;
-/// At most this many batches wait for their replies.
+/// The maximum number of batches in the channel to the thread that reads their replies.
 const BATCHES_MAX: usize = 8;
 
-/// Errors that would also occur for every other key.
+/// The beginnings of fatal error replies. After a fatal error, every further write would fail too.
 const FATAL: [&str; 9] = [
     "OOM",
     "MISCONF",
@@ -36,7 +36,7 @@ const FATAL: [&str; 9] = [
     "ERR the database has stopped",
 ];
 
-/// The name that messages use for requests that belong to no key.
+/// The name in messages for requests without a key.
 const ASIDE: &[u8] = b"(none)";
 
 /// The action on keys that already exist at the target.
@@ -50,27 +50,27 @@ pub enum Present {
     Kept,
 }
 
-/// The object that is complete once the last of the expected replies has come.
+/// The object that is complete after the last of the expected replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whole {
     Nothing,
     /// A key of the named type.
     Key(&'static str),
-    /// A library of functions. `may_be_there`: it is no error if the library already exists.
+    /// A library of functions. `may_be_there` means that an existing library is no error.
     Library {
         may_be_there: bool,
     },
 }
 
-/// The replies that a key, a piece or another request will get.
+/// The replies expected for one unit: a key, a piece, or a request without a key.
 struct Expected {
     db: u64,
     key: Vec<u8>,
-    /// The number of these replies.
+    /// The number of expected replies.
     replies: usize,
     whole: Whole,
-    /// The channel for the verdict, whether the target accepted every piece of the key. `None`: no thread waits for
-    /// it.
+    /// The channel to the thread that waits for the replies to all pieces of a key. The thread that reads the replies
+    /// sends whether the target accepted every piece. `None`: no thread waits.
     verdict: Option<SyncSender<bool>>,
 }
 
@@ -78,14 +78,14 @@ struct Expected {
 pub struct Target {
     sender: Sender,
     present: Present,
-    /// True if the source may pass on a key twice.
+    /// True if the source may deliver a key twice.
     may_repeat: bool,
     selected: Option<u64>,
     out: Vec<u8>,
     expected: Vec<Expected>,
     batches: SyncSender<Vec<Expected>>,
     reader: JoinHandle<(Written, Result<()>)>,
-    /// Set when it is pointless to send more.
+    /// Set when the target would refuse every further write.
     hopeless: Arc<AtomicBool>,
 }
 
@@ -119,7 +119,7 @@ impl Target {
         }
     }
 
-    /// Sends the rest and waits for all replies. Returns the counts so far, even if there was an error.
+    /// Sends the remaining requests and waits for all replies. Returns the counts even after an error.
     pub fn finish(mut self) -> (Written, Result<()>) {
         self.tidy();
         let sent = self.flush();
@@ -167,7 +167,8 @@ impl Target {
         });
     }
 
-    /// Deletes the unfinished key, in case it was not renamed because its own name already existed.
+    /// Deletes the key [`UNFINISHED`]. The key still exists if the target refused to rename it because the final name
+    /// already existed.
     fn tidy(&mut self) {
         if let (Some(db), Present::Kept) = (self.selected, self.present) {
             self.aside(db, &[b"DEL", UNFINISHED]);
@@ -188,7 +189,7 @@ impl Target {
         });
     }
 
-    /// Appends a key that consists of one piece, written by one command or one transaction.
+    /// Appends the command or the transaction that writes a key. The key consists of one piece.
     fn small(&mut self, part: &Part<'_>) {
         debug_assert!(part.first && part.last, "a small key comes in one piece");
         let kept = self.present == Present::Kept;
@@ -216,7 +217,8 @@ impl Target {
         self.expect(part, commands);
     }
 
-    /// Appends a piece of a key that is written under the name [`UNFINISHED`] first.
+    /// Appends the commands that write a piece of a large key. The key has the name [`UNFINISHED`] until its last piece
+    /// is written.
     fn large(&mut self, part: &Part<'_>) -> Result<()> {
         let mut commands = 0;
         if part.first {
@@ -228,7 +230,7 @@ impl Target {
             self.expect(part, commands);
             return Ok(());
         }
-        // The key may be renamed only if all its pieces were accepted, so this waits for the replies.
+        // The key may be renamed only if the target accepted all its pieces, so this thread waits for the replies.
         let (verdict, heard) = sync_channel(1);
         self.expected.push(Expected {
             db: part.db,
@@ -291,7 +293,7 @@ impl Sink for Target {
     }
 }
 
-/// Reads the replies to all batches, until the channel is closed.
+/// Reads the replies to all batches until the sending thread closes the channel.
 fn read_replies(
     mut receiver: Receiver,
     inbox: &Inbox<Vec<Expected>>,
@@ -337,7 +339,7 @@ fn read_replies(
             }
             if let Some(verdict) = expected.verdict {
                 refused = false;
-                // The thread that waited may have given up.
+                // The sending thread may no longer wait for the verdict.
                 let _ = verdict.send(false);
             }
             continue;
@@ -359,8 +361,8 @@ fn read_replies(
     }
 }
 
-/// Returns whether the last reply says that the key already existed: null from SET NX, or 0 from RENAMENX. No other
-/// request that can come last has such a reply.
+/// Returns whether the last reply says that the key already existed: null from SET NX, or 0 from RENAMENX. Of all
+/// possible last requests, only SET NX and RENAMENX get these replies.
 fn was_there(last: Option<Reply>) -> bool {
     match last {
         Some(Reply::Bulk(None) | Reply::Number(0)) => true,

@@ -22,7 +22,7 @@ use crate::read_disk::ReadDisk;
 
 mod drill;
 
-/// Show an archive, and work on it: the sorted log of a database, and its backups.
+/// Show, check or maintain an archive: the sorted log of a database, and its backups.
 #[derive(Debug, Subcommand)]
 pub enum Action {
     Status(Status),
@@ -46,9 +46,9 @@ pub struct Which {
 
 /// Print the content of an archive: its epochs, runs and backups.
 ///
-/// Its moments are the epochs that can be restored: each epoch, or of older ones those that retention has kept. Reads
-/// the newest manifest, the names of the files and the ends of the runs, and changes nothing. The database may be
-/// running.
+/// Also prints the archive's *moments*: the epochs to which the database can be restored. Retention can remove some
+/// older moments. Reads the newest manifest, the file names and the ends of the runs. Changes nothing. The database may
+/// be running.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura archive status --archive /backup/perdura")]
 pub struct Status {
@@ -78,12 +78,12 @@ impl Which {
     /// Opens the archive read-only.
     ///
     /// # Errors
-    /// Fails for a directory without an archive, or with those of several databases, and for a damaged manifest.
+    /// Fails without an archive, with several archives but no chosen database, and for a damaged manifest.
     pub fn open(&self) -> Result<Arc<Store>> {
         open(&self.archive, self.uuid.as_deref())
     }
 
-    /// Returns the directory of an existing archive, to be changed.
+    /// Returns the archive's directory as a disk for reading and writing.
     ///
     /// # Errors
     /// Errors of the directory.
@@ -91,10 +91,10 @@ impl Which {
         Ok(Arc::new(FileDisk::new(&self.archive)?))
     }
 
-    /// Opens the archive to change it, as an agent beside the database.
+    /// Opens the archive for writing, in the role of an agent beside the database.
     ///
     /// # Errors
-    /// Errors of [`open`](Self::open). Also fails if another agent is at work on it, or an object is missing or
+    /// Errors of [`open`](Self::open). Also fails if a second agent works on the archive, or an object is missing or
     /// damaged.
     pub fn open_to_write(&self) -> Result<Arc<Store>> {
         let store = self.open()?;
@@ -109,7 +109,7 @@ impl Which {
     }
 }
 
-/// Warns that a backup cannot be used, so that an older one is used instead.
+/// Warns that a backup cannot be used. The caller then uses an older backup.
 pub fn passed_over(id: BackupId, why: &perdura::Error) {
     output::warning(&format!("{} cannot be used: {why}", id.name()));
 }
@@ -148,15 +148,15 @@ pub fn open(dir: &Path, uuid: Option<&str>) -> Result<Arc<Store>> {
 struct Held {
     uuid: String,
     manifest: u64,
-    /// The database that this one was restored from.
+    /// The parent: the database that this database was restored from.
     parent: Option<ShownParent>,
-    /// The first epoch whose records the runs hold. `to_epoch` is the last one.
+    /// The first epoch that the runs cover. `to_epoch` is the last epoch.
     from_epoch: u64,
     to_epoch: u64,
     runs: usize,
     run_bytes: u64,
-    /// The number of newer runs that no manifest names because of a crash. A restore reads them, and the next opening
-    /// of the archive adopts them.
+    /// The number of runs that follow the archive's end and that, because of a crash, no manifest names. A restore
+    /// reads these runs, and the next opening of the archive adopts them.
     unnamed_runs: usize,
     backups: Vec<String>,
     backup_bytes: u64,
@@ -167,18 +167,18 @@ struct Held {
     drill: Option<Reported>,
 }
 
-/// A range of epochs in which the restorable moments have the same distance.
+/// A range of epochs with equally spaced moments.
 #[derive(Serialize)]
 struct Moments {
     from_epoch: u64,
     to_epoch: u64,
     from_us: u64,
     to_us: u64,
-    /// The distance of the moments, microseconds. 0: every epoch is a moment.
+    /// The time from one moment to the next, microseconds. 0: every epoch is a moment.
     grain_us: u64,
 }
 
-/// The content of a report.
+/// The content of a report on a comparison or a trial restore.
 #[derive(Serialize)]
 struct Reported {
     /// `holds`, `fails`, or `begun` if nothing could be compared.
@@ -261,8 +261,8 @@ fn held_in(store: &Store, manifest: &Manifest) -> Result<Held> {
     })
 }
 
-/// Returns the content of an archive as text for people. `has_all`: the archive has all epochs of the database.
-/// Otherwise it has only those after a backup.
+/// Returns the content of an archive as text for people. `has_all` means that the archive has all epochs of the
+/// database. Otherwise it has only the epochs after a backup.
 fn status_text(held: &Held, has_all: bool) -> String {
     let has_backups = !held.backups.is_empty();
     debug_assert!(held.runs > 0 || held.run_bytes == 0, "no run has no bytes");

@@ -1,4 +1,4 @@
-//! `perdura archive merge`, `prune` and `agent`: work on an archive in another process than its database.
+//! `perdura archive merge`, `prune` and `agent`: work on an archive outside the process of its database.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::exit::Usage;
 use crate::output;
 use crate::setting_args::LogArgs;
 
-/// An idle agent looks for new runs at this interval.
+/// The pause between an idle agent's searches for new runs.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The pause after a failure. Each further failure doubles it.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -34,12 +34,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// The moments that the archive keeps.
 #[derive(Debug, Clone, clap::Args)]
 struct Promised {
-    /// The age from which on moments may be removed, such as `30d`, with the runs and backups that only they need
-    /// [default: none is removed].
+    /// Remove moments older than this age (example: `30d`), and the runs and backups that no newer moment needs
+    /// [default: remove none].
     #[arg(long, value_name = "AGE")]
     keep: Option<String>,
-    /// The moments that stay until then, by age. `all 1h, 1s 1d, 1min` means each one for an hour, one a second for a
-    /// day, and one a minute beyond [default: each].
+    /// Keep only some moments, depending on their age. `all 1h, 1s 1d, 1min` keeps every moment up to an age of one
+    /// hour. It keeps one moment a second up to an age of one day, and one a minute beyond [default: keep every
+    /// moment].
     #[arg(long, value_name = "GRAINS", default_value = "")]
     moments: String,
 }
@@ -52,8 +53,8 @@ impl Promised {
 
 /// Merge the runs of an archive, and end.
 ///
-/// Neighbouring runs become one, ten of a size at a time, until no ten are left. A restore then reads fewer files. The
-/// database may be running if its setting `archive-merge` is `no`. Its log and its data are not changed.
+/// Merges ten neighbouring runs of similar size into one run, repeatedly. A restore then reads fewer files. The
+/// database may be running if its setting `archive-merge` is `no`. Does not change the database's log and data.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura archive merge --archive /backup/perdura --all")]
 pub struct Merge {
@@ -61,7 +62,7 @@ pub struct Merge {
     which: Which,
     #[command(flatten)]
     promised: Promised,
-    /// Merge all runs into as few as possible, of 16 GiB at most.
+    /// Merge all runs into as few runs as possible, each of 16 GiB at most.
     #[arg(long)]
     all: bool,
     /// Print one JSON object.
@@ -69,9 +70,10 @@ pub struct Merge {
     json: bool,
 }
 
-/// Remove the backups and runs of an archive that no kept moment needs, and end.
+/// Remove the unneeded backups and runs of an archive, and end.
 ///
-/// A backup that serves the oldest moment stays. The newest intact backup always stays.
+/// A backup or run is unneeded if no restore to a kept moment needs it. Keeps a backup for restores to the oldest kept
+/// moment. Always keeps the newest intact backup.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura archive prune --archive /backup/perdura --keep 30d")]
 pub struct Prune {
@@ -86,10 +88,10 @@ pub struct Prune {
 
 /// Work on an archive in the background, until this process is ended.
 ///
-/// Merges the runs that the database adds, and removes everything that no kept moment needs. The database then need not
-/// do it: set its `archive-merge` to `no`. The agent needs only the archive's directory. An archive has one agent. It
-/// can be ended at any moment, and repeats unfinished work. When the disk fails, it reports that and tries again. Its
-/// log is on stderr.
+/// Merges the database's new runs. Removes backups and runs that no kept moment needs. To leave merging to the agent,
+/// set the database's `archive-merge` to `no`. The agent needs only the archive's directory. An archive can have one
+/// agent at a time. You may kill the agent at any time. The next agent repeats unfinished work. When the disk fails,
+/// the agent reports the failure and tries again. The agent's log is on stderr.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura archive agent --archive /backup/perdura\n  \
@@ -99,7 +101,7 @@ pub struct Run {
     which: Which,
     #[command(flatten)]
     promised: Promised,
-    /// Make a virtual backup at this interval, if something was archived since the last one [default: none].
+    /// Make a virtual backup at this interval, if something was archived since the previous backup [default: none].
     #[arg(long, value_name = "AGE")]
     virtual_every: Option<String>,
     #[command(flatten)]
@@ -123,7 +125,7 @@ fn now_us() -> u64 {
     SystemClock::new().wall_us()
 }
 
-/// Returns an error that names the process which is already doing this work.
+/// Returns the error for the user. If another process holds the lock, the text names this process and its work.
 fn explained(error: Error, which: &Which) -> anyhow::Error {
     let shown = which.archive.display();
     let context = match &error {
@@ -222,7 +224,8 @@ struct Virtual {
 }
 
 impl Virtual {
-    /// Takes a step. Returns whether another step can follow at once.
+    /// Takes a step of the running backup, or begins a backup that is due. Returns whether the next step can follow at
+    /// once.
     fn step(&mut self, store: Option<&Arc<Store>>) -> Result<bool, Error> {
         if let Some(mut running) = self.running.take() {
             match running.step()? {

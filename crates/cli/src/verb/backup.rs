@@ -21,7 +21,7 @@ use crate::transfer::address::Address;
 
 mod remote;
 
-/// Copy a database's image to an archive, and list the copies.
+/// Make a backup of a database in an archive, or list the backups.
 #[derive(Debug, Subcommand)]
 pub enum Action {
     Create(Create),
@@ -31,10 +31,11 @@ pub enum Action {
 
 /// Make a backup of a running database, or of a stopped one.
 ///
-/// With `--server` a running server, which has the setting `archive`, makes the backup while its clients continue.
-/// Otherwise the verb opens the stopped database, takes a checkpoint, copies its image to the archive, and archives the
-/// log up to its end. From then on `perdura restore` makes the database anew from the archive alone. The first backup
-/// makes the archive. A server with the setting `archive` continues it, and keeps its log until the archive has it.
+/// With `--server`, a running server makes the backup while its clients continue. The server must have the setting
+/// `archive`. Otherwise the verb opens the stopped database, takes a checkpoint, copies its image to the archive, and
+/// archives the whole log. Afterwards `perdura restore` can make the database anew from the archive alone. The first
+/// backup creates the archive. A server with the setting `archive` adds to the archive, and keeps each part of the log
+/// until the archive has that part.
 #[derive(Debug, Parser)]
 #[command(
     after_help = "Examples:\n  perdura backup create --server localhost:6379\n  \
@@ -46,7 +47,7 @@ pub struct Create {
     server: Option<Address>,
     #[command(flatten)]
     directories: Option<Directories>,
-    /// The archive's directory, on another disk than the database.
+    /// The archive's directory, on a disk without files of the database.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
     /// Print one JSON object.
@@ -54,12 +55,12 @@ pub struct Create {
     json: bool,
 }
 
-/// Make a backup from an older one and the log in the archive, without the database.
+/// Make a backup from an older backup and the log in the archive, without the database.
 ///
-/// Makes the state of one commit epoch from the nearest backup and the runs, page by page, like a restore, and puts it
-/// into the archive as a backup. The database is not read: it may be running, or on another machine. Later restores
-/// begin with this backup and need only the log behind it. Refused for a database with key-addressed tables, whose log
-/// is not in the archive.
+/// Merges the nearest backup and the runs page by page, as a restore does. Adds the state of one commit epoch to the
+/// archive as a backup. Does not read the database, so the database may be running or on a different machine. Later
+/// restores can begin with this backup and then need only the log after the backup. Refused for a database with
+/// key-addressed tables, because the archive does not have the log of these tables.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura backup virtual --archive /backup/perdura\n  \
@@ -78,8 +79,9 @@ pub struct Virtual {
 
 /// List the backups of an archive.
 ///
-/// A *sweep* is the copy of an image, which began with one epoch and ended with another. With the log in between it
-/// serves every moment from before its begin. A *cut* is the state of one epoch, and serves that one without the log.
+/// A *sweep* is a copy of an image. The image's pages were written during a range of epochs. With the log of this
+/// range, a sweep can be restored to the moment before the range and to every later moment. A *cut* is the state of one
+/// epoch, and can be restored without the log.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura backup list --archive /backup/perdura")]
 pub struct List {
@@ -217,11 +219,11 @@ struct Listed {
     checkpoint: u64,
     bytes: u64,
     age_seconds: u64,
-    /// The first epoch that a restore from this backup can reach with the existing runs. `None`: the runs do not even
-    /// complete the backup.
+    /// The first epoch that a restore from this backup can reach with the existing runs. `None`: the runs lack records
+    /// that the backup needs.
     from_epoch: Option<u64>,
     to_epoch: Option<u64>,
-    /// The number of restorable epochs from `from_epoch` on. Merging may have removed some.
+    /// The number of restorable epochs, beginning with `from_epoch`. Merging may have removed some epochs.
     moments: u64,
     /// A description of the damage. `None`: the backup is intact.
     problem: Option<String>,

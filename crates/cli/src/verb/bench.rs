@@ -86,17 +86,17 @@ pub struct KvArgs {
     /// Seed of keys and values.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// The point at which a write counts as done. mem needs a Perdura server.
+    /// The event that completes a write. mem needs a Perdura server.
     #[arg(long, value_enum, default_value = "disk")]
     durability: Durability,
-    /// First set this number of distinct keys to values that follow from key and seed.
+    /// Fill this number of distinct keys before the measurement. Each value follows from its key and the seed.
     #[arg(long, value_name = "N", default_value_t = 0)]
     fill: u64,
-    /// At the end read this number of the filled keys and compare their values. Without --fill, all keys must have been
-    /// filled with this seed before.
+    /// Read this number of the filled keys at the end, and check their values. Without --fill, an earlier run with this
+    /// seed must have filled the keys.
     #[arg(long, value_name = "N", default_value_t = 0)]
     check: u64,
-    /// With --check and no --fill: the number of keys that were filled [default: all].
+    /// The number of keys that an earlier run filled, for --check without --fill [default: all].
     #[arg(long, value_name = "N")]
     filled: Option<u64>,
     /// Print one JSON object.

@@ -12,7 +12,7 @@ use crate::output;
 
 /// Show, check or create settings.
 ///
-/// Takes the flags of `perdura serve`, and reads the same variables and the same file.
+/// Reads the flags, the environment variables and the file of settings that `perdura serve` reads.
 #[derive(Debug, Parser)]
 #[command(
     args_override_self = true,
@@ -23,7 +23,7 @@ use crate::output;
 )]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 pub struct Args {
-    /// Print every setting with its value and its origin. Passwords are masked.
+    /// Print every setting with its value and where the value comes from. Passwords are masked.
     #[arg(long, group = "what")]
     print_effective: bool,
     /// Read a file and report its faults.

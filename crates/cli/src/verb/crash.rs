@@ -15,9 +15,9 @@ use crate::output;
 
 /// Crash the engine on simulated disks repeatedly, and check what it recovers.
 ///
-/// Each run is a seeded history of transactions, checkpoints, disk faults and crashes of the code that also serves. It
-/// is compared after every restart with an independent model. A violation prints the command that repeats it. Exit code
-/// 1 if there is one.
+/// Each run executes the production code. The run's seed determines the transactions, checkpoints, disk faults and
+/// crashes. After every restart the data is compared with an independent model. For each violation the verb prints the
+/// command that repeats the run. Exit code 1 if there is a violation.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura crash --seed 1 --runs 20000\n  \
@@ -25,22 +25,22 @@ use crate::output;
     perdura crash --minutes 60 --progress-file crash.json --json")]
 pub struct Args {
     /// The mode of the runs. executor: the product. steal: the paper's setting of interleaved transactions. both:
-    /// executor and steal in turn. tables: the product's typed tables and procedures. mixed: tables with a tree beside
-    /// them. all: executor, steal, tables and mixed in turn. archive: the product with its archive, that is merging,
-    /// backups, lost disks and restores. tree: interleaved transactions over rows of a tree. mirror: the product whose
-    /// newest log is in the memory of nodes.
+    /// executor, then steal, in turn. tables: the product's typed tables and procedures. mixed: typed tables beside a
+    /// tree. all: executor, steal, tables and mixed in turn. archive: the product with an archive, including merges,
+    /// backups, lost disks and restores. tree: interleaved transactions over rows of a tree. mirror: the product with
+    /// the newest log in the memory of nodes.
     #[arg(long, value_name = "MODE", value_parser = parse_mode, default_value = "both")]
     mode: Mode,
-    /// The first run's seed. Each further run has the next one.
+    /// The first run's seed. Each later run has the previous seed plus one.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// The number of runs [default: 1000, or without end if --minutes is given].
+    /// The number of runs [default: 1000, or no limit if --minutes is given].
     #[arg(long, value_name = "N")]
     runs: Option<u64>,
     /// End after this number of minutes.
     #[arg(long, value_name = "M")]
     minutes: Option<u64>,
-    /// Number of log streams. Without it, it is drawn for each run.
+    /// Number of log streams [default: chosen at random for each run].
     #[arg(long, value_name = "N")]
     streams: Option<u8>,
     /// Number of threads, each with its own runs.
@@ -49,7 +49,7 @@ pub struct Args {
     /// Stop after this number of violations.
     #[arg(long, value_name = "N", default_value_t = 10)]
     violations: usize,
-    /// Keep the report so far in this file, as JSON.
+    /// During the runs, repeatedly write the current report to this file as JSON.
     #[arg(long, value_name = "FILE")]
     progress_file: Option<PathBuf>,
     /// Print one JSON object.
@@ -64,8 +64,8 @@ fn parse_mode(name: &str) -> Result<Mode, String> {
     })
 }
 
-/// The number of runs in one part of a thread's work. The traces of all parts are added up, and addition has no
-/// order. So the sum does not depend on the number of threads.
+/// The number of runs that a thread takes at a time. The report has the sum of the traces of all runs. The sum does not
+/// depend on the order of the runs, and so not on the number of threads.
 const PART_RUNS: u64 = 500;
 
 pub fn run(args: &Args) -> Result<()> {

@@ -48,8 +48,8 @@ fn options_of(given: &Given, data: PathBuf) -> Result<perdura::Options> {
     engine_options(&settings)
 }
 
-/// Returns the engine's options after checking them. Values that were fixed when the database was created come from
-/// its anchor. A setting that differs from such a value is refused, not ignored.
+/// Returns the engine's options after checking them. The anchor gives the values fixed at the database's creation. A
+/// setting that differs from a fixed value is refused, not ignored.
 pub fn engine_options(settings: &Settings) -> Result<perdura::Options> {
     let mut options = settings.database.clone();
     if let Some(anchor) = look(&options.paths())? {

@@ -11,9 +11,9 @@ use crate::output;
 
 /// Print the logical digest of a stopped database.
 ///
-/// A sum, without order, over table, key, type, expiry and content of every key. Equal data gives an equal digest,
-/// regardless of its history and of the way it was recovered. Of a database with a tree, the sum is over table, key and
-/// value of every row. Changes nothing.
+/// The digest is a sum over the table, key, type, expiry and content of every key. The order of the keys does not
+/// matter. Equal data gives an equal digest, whatever the data's history and the recovery method. For a tree, the sum
+/// is over the table, key and value of every row. Changes nothing.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura digest --data perdura-data")]
 pub struct Args {

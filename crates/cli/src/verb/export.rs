@@ -18,10 +18,10 @@ use crate::transfer::report::Read;
 use crate::transfer::{Databases, Part, Sink, database_pair, scan};
 use perdura_rdb::Value;
 
-/// Write all keys to stdout, as the commands that make them.
+/// Write all keys to stdout, as the commands that create them.
 ///
 /// `redis-cli --pipe` loads them into any Redis. Keys are read by SCAN, from a running server or from a stopped
-/// database, which is started for that time. This is no snapshot, so stop the writers first.
+/// database, which this verb starts and stops again. The output is no snapshot, so stop the writers first.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura export --data perdura-data > commands.resp\n  \
@@ -33,10 +33,10 @@ pub struct Args {
     /// A running server: `redis://[USER][:PASSWORD@]HOST[:PORT]`.
     #[arg(long, value_name = "URL")]
     from: Option<Address>,
-    /// Take only this database, as itself or as another number. May be repeated.
+    /// Export only database N, under the number M if it is given. May be repeated.
     #[arg(long, value_name = "N[:M]", value_parser = database_pair)]
     db: Vec<(u64, u64)>,
-    /// Begin each key with a DEL, for a target that is not empty.
+    /// Write a DEL before each key, for a target that already has keys.
     #[arg(long)]
     replace: bool,
     /// The format of the output.

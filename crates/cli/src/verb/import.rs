@@ -16,11 +16,12 @@ use crate::transfer::report::{ByType, Read, Report, Written};
 use crate::transfer::target::{Present, Target};
 use crate::transfer::{Databases, UNFINISHED, database_pair, dump_file, scan};
 
-/// Import the data of a Redis, from a dump file or from a running server.
+/// Import the data of a Redis dump file or a running server.
 ///
-/// Imports keys of all types with their deadlines, and libraries of functions, into a stopped database or a running
-/// server. Modules' values are left out and named. From a running server keys are read by SCAN, which any server
-/// allows, but which is no snapshot. Stop the writers first, or import a dump file (`redis-cli --rdb FILE` writes one).
+/// Imports function libraries, and keys of all types with their expiries, into a stopped database or a running server.
+/// Values of modules are left out, and the report names their keys. From a running server, keys are read by SCAN. Any
+/// server allows SCAN, but it gives no snapshot. Stop the writers first, or import a dump file (`redis-cli --rdb FILE`
+/// writes one).
 #[derive(Debug, Parser)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -36,7 +37,7 @@ use crate::transfer::{Databases, UNFINISHED, database_pair, dump_file, scan};
 pub struct Args {
     #[command(subcommand)]
     source: Option<Source>,
-    /// A running server: `redis://[USER][:PASSWORD@]HOST[:PORT]`.
+    /// The running server to import from: `redis://[USER][:PASSWORD@]HOST[:PORT]`.
     #[arg(long, value_name = "URL", required = true)]
     from: Option<Address>,
     #[command(flatten)]
@@ -56,19 +57,19 @@ enum Source {
 
 #[derive(Debug, ClapArgs)]
 struct Into {
-    /// The directory of a stopped database. It is created if it does not exist.
+    /// The directory of the stopped database to import into. It is created if it does not exist.
     #[arg(long, value_name = "DIR", conflicts_with = "to")]
     data: Option<PathBuf>,
-    /// A running server: Perdura or any other that speaks the Redis protocol.
+    /// The running server to import into: Perdura or any other that speaks the Redis protocol.
     #[arg(long, value_name = "URL")]
     to: Option<Address>,
-    /// Overwrite keys that exist already.
+    /// Overwrite keys that already exist at the target.
     #[arg(long, conflicts_with = "keep")]
     replace: bool,
-    /// Leave keys that exist already unchanged.
+    /// Leave keys that already exist at the target unchanged.
     #[arg(long)]
     keep: bool,
-    /// Take only this database, to its own number or to another. May be repeated.
+    /// Import only database N, under the number M if it is given. May be repeated.
     #[arg(long, value_name = "N[:M]", value_parser = database_pair)]
     db: Vec<(u64, u64)>,
     /// Print one JSON object.
@@ -165,7 +166,8 @@ fn import(
     let (written, sent) = target.finish();
     let written_keys: u64 = written.keys.values().sum();
     debug_assert!(written_keys <= read.total(), "what is written was read");
-    // If the target stopped the import, its message is the real reason. The source's error only follows from it.
+    // If the target stopped the import, the target's error is the cause. The error of reading the source is then only a
+    // consequence.
     if let Err(error) = sent.and(moved) {
         return Err(error.context(stopped_after(&written, &read)));
     }
@@ -196,7 +198,7 @@ fn keys_at(connection: &mut Connection) -> Result<u64> {
     Ok(all.iter().map(|(_, keys)| keys).sum())
 }
 
-/// Returns the number of the target's keys by type.
+/// Counts the target's keys by type.
 fn count(target: &Address) -> Result<ByType> {
     let mut connection = Connection::open(target)?;
     let all = scan::keyspace(&mut connection)?;
@@ -204,7 +206,7 @@ fn count(target: &Address) -> Result<ByType> {
     scan::count(&mut connection, &dbs)
 }
 
-/// Returns a text on how far an import had come when it failed.
+/// Returns the message that says how much a failed import has done.
 fn stopped_after(written: &Written, read: &Read) -> String {
     let whole: u64 = written.keys.values().sum();
     let mut text = format!(
@@ -220,8 +222,8 @@ fn stopped_after(written: &Written, read: &Read) -> String {
     text
 }
 
-/// Returns a description of how the counts disagree. `None`: they agree. Fewer keys may be at the target if some have
-/// expired since, or if the source returned some twice.
+/// Returns a description of how the counts disagree, or `None` if they agree. The target may have fewer keys for two
+/// reasons: a key expired during the import, or the source returned a key twice.
 fn mismatch(written: &Written, counted: &ByType, read: &Read, may_repeat: bool) -> Option<String> {
     let kinds = written.keys.keys().chain(counted.keys());
     for kind in kinds {

@@ -18,20 +18,21 @@ use crate::exit::Usage;
 use crate::output;
 use crate::setting_args::NodeArgs;
 
-/// The most rings of a node. One reply must be able to name all rings of a database.
+/// The maximum number of rings of a node. One reply must be able to name all rings of a database.
 const RINGS_MAX: usize = 4096;
-/// A spinning node's thread looks for the next frame for this long before it sleeps.
+/// The longest time that a thread of a spinning node looks for the next frame before sleeping.
 const SPIN: Duration = Duration::from_micros(200);
-/// No key file is longer than this, bytes.
+/// The maximum length of a key file, in bytes.
 const KEY_FILE_BYTES_MAX: usize = 64 * 1024;
 
 /// Keep the newest bytes of databases' logs in this machine's memory, as a node of the mirrored log.
 ///
-/// A database that is served with nodes sends them its log. A commit then waits for two memories instead of a disk, and
-/// the log follows on the disk a little later. A node's memory is lost when it ends. Nothing is lost by that while
-/// another node or the database lives. Run each node of a pair on a separate machine with a separate power supply.
+/// `perdura serve` with nodes sends the database's log to the nodes. A commit then waits for the memories of two nodes
+/// instead of the disk. The log reaches the disk a little later. When a node ends, its memory is lost. No write is lost
+/// while the database server or one node still runs. Run each node of a pair on a separate machine with a separate
+/// power supply.
 ///
-/// Ends on SIGTERM and SIGINT. SIGHUP makes it read certificates again.
+/// The node ends on SIGTERM and SIGINT. On SIGHUP the node reads the certificates again.
 #[derive(Debug, Parser)]
 #[command(
     args_override_self = true,
@@ -50,29 +51,29 @@ pub struct Args {
     /// An address to listen on. Port 0 picks a free one [default: 127.0.0.1:7379, or none if `tls-listen` is set].
     #[arg(long, value_name = "IP:PORT")]
     listen: Vec<SocketAddr>,
-    /// Bytes of a ring, which holds the part of one stream of one database that is not on its disk yet.
+    /// Size of a ring. A ring holds the newest log of one stream of a database, until the database's disk has this log.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = units::bytes)]
     ring: u64,
-    /// The most rings, of all databases. Their memory is allocated when they are opened.
+    /// Maximum number of rings, for all databases together. A ring's memory is allocated when the ring is opened.
     #[arg(long, value_name = "N", default_value_t = 64)]
     rings_max: usize,
-    /// A file with the key that clients must have.
+    /// A file with the key that databases need to connect.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Look for the next block for a while before sleeping. This reduces the delay and costs time of a processor core.
+    /// Poll for the next block for a while before sleeping. This reduces the delay and costs processor time.
     #[arg(long)]
     spin: bool,
-    /// Take blocks by messages alone. Writers on this machine may not map their rings either.
+    /// Accept blocks only as messages. Writers on this machine then cannot map rings into their own memory.
     #[arg(long)]
     no_share: bool,
-    /// Also copy the rings to this directory, behind the replies, at least every 50 ms.
+    /// Also copy the rings to this directory at least every 50 ms. Replies do not wait for the copies.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// The other node of the pair. Refuse a peer that would be no mirror with this node, and report when it is lost and
-    /// back.
+    /// The other node of the pair. This node does not start if the two nodes would not form a mirror. It reports when
+    /// the peer is lost and when the peer is back.
     #[arg(long, value_name = "HOST:PORT")]
     peer: Option<String>,
-    /// Allow the peer on this machine, although both then fail together.
+    /// Allow the peer on this machine, although the pair then fails together.
     #[arg(long, requires = "peer")]
     one_machine: bool,
     #[command(flatten)]
@@ -115,7 +116,7 @@ impl Args {
             return Err(Usage(readable(*address, "the database's changes")).into());
         }
         let peer = self.peer.as_ref().map(|address| {
-            // Both nodes of a pair are set up alike. So a node that only accepts TLS also uses TLS to reach its peer.
+            // Both nodes have the same configuration. So a node that only accepts TLS uses TLS to its peer too.
             let net = TcpNet::new(std::slice::from_ref(address), None)?;
             let files = server.tls_files();
             let load = move || {
@@ -158,7 +159,7 @@ impl Args {
     }
 }
 
-/// Returns the key in a file. Without a file, returns the empty key.
+/// Returns the key from a file, or the empty key if no file is given.
 pub fn key(path: Option<&Path>) -> Result<Key> {
     let Some(path) = path else {
         return Ok(Key::none());

@@ -1,13 +1,13 @@
-//! The database that another one was restored from, shown.
+//! The description of a parent: the database that another database was restored from.
 
 use perdura_wal::Parent;
 use serde::Serialize;
 
-/// The database that this one was restored from.
+/// The printed form of a parent.
 #[derive(Serialize)]
 pub struct ShownParent {
     uuid: String,
-    /// The last epoch of the parent that the restored database has.
+    /// The last epoch that was restored from the parent.
     epoch: u64,
 }
 

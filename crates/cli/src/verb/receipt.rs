@@ -15,7 +15,7 @@ use crate::offline::{Directories, Offline};
 use crate::output;
 use crate::read_disk::ReadDisk;
 
-/// Work on receipts of writes, which CLIENT RECEIPT returns.
+/// Work with the receipts of writes that CLIENT RECEIPT returns.
 #[derive(Debug, Subcommand)]
 pub enum Action {
     Check(Check),
@@ -23,10 +23,11 @@ pub enum Action {
 
 /// Check whether a data directory has the writes that receipts name.
 ///
-/// Reads the anchor, and the end of the log if the newest life of a stopped database decides. Changes nothing. Each
-/// receipt is kept, lost, of another database, or undecided. It is undecided if the database is running, or if no
-/// record is left of where the life of a receipt for `mem` ended. Exit code 0 if all are kept, 3 if any is lost, else
-/// 1.
+/// Reads the anchor, and also the end of the log if a receipt is from the newest life of a stopped database. Changes
+/// nothing. A write is kept, lost, foreign (written to a different database), or undecided. A write may be undecided
+/// while the database is running, or if a restart would refuse the database. A life of a database is the time between
+/// two restarts. A receipt for `mem` is undecided if the last kept epoch of the receipt's life is not recorded. Exit
+/// code 0: all writes are kept. Exit code 3: a write is lost. Exit code 1: otherwise.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura receipt check --data perdura-data 0f3ac81e-4-99213-disk\n  \
@@ -45,7 +46,7 @@ pub struct Check {
 #[derive(Serialize)]
 struct Checked {
     uuid: String,
-    /// The newest life of the database.
+    /// The number of the newest life of the database.
     incarnation: u32,
     /// The epoch up to which the newest life is kept. `null`: undecided.
     durable_epoch: Option<u64>,
@@ -117,7 +118,7 @@ fn shown(receipt: &Receipt, judged: &Judged) -> Shown {
     }
 }
 
-/// Returns the receipts on the command line. `-` is replaced by the receipts on stdin.
+/// Returns the receipts from the command line. For `-`, reads receipts from stdin.
 fn read(words: &[String]) -> Result<Vec<Receipt>> {
     let mut receipts = Vec::new();
     for word in words {
@@ -141,7 +142,7 @@ fn usage(place: &str, error: perdura::NoReceipt) -> Usage {
     Usage(format!("{place}{error}"))
 }
 
-/// Returns the anchor, and the epoch up to which the newest life has been kept.
+/// Returns the anchor, and the last epoch that a restart would keep, if it can be found.
 fn look(directories: &Directories) -> Result<(Anchor, Newest)> {
     let offline = match Offline::open(directories) {
         Ok(offline) => offline,

@@ -21,15 +21,16 @@ use crate::offline::{Directories, Offline, threads_or_cores};
 use crate::output;
 use crate::programs::player;
 
-/// Make a new database of the intact part of a damaged one.
+/// Make a new database from the intact part of a damaged database.
 ///
-/// Opens the database up to the last intact epoch and lists what is missing. These are the epochs that each stream
-/// lacks, with their times, and the pages that are in no image. With --accept-loss the rest is written to --to as a new
-/// database, which `serve` opens. An intact database needs no --accept-loss: --to gets all of it. The damaged directory
-/// is only read, never changed. Keep it until the new one is known to hold what is needed.
+/// Reads the database up to the last intact epoch and lists the missing parts. For each stream, the list has the
+/// missing epochs and their times. The list also has the pages that no image has. With --accept-loss, the intact part
+/// is written to --to as a new database, which `serve` can open. An intact database is written to --to even without
+/// --accept-loss. The damaged directory is only read, never changed. Keep that directory until you have checked the new
+/// database.
 ///
-/// Exit code 0 if the database opens as it is, or the new one was made. Exit code 3 if something is missing and was not
-/// accepted, or nothing can be saved.
+/// Exit code 0 if the database is intact, or the new database was made. Exit code 3 if something is missing and
+/// --accept-loss is not given, or if nothing can be saved.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura repair --data perdura-data\n  \
@@ -72,7 +73,7 @@ pub fn run(args: &Args) -> Result<()> {
             let mut text =
                 "whole     the database opens as it is; there is nothing to repair\n".to_owned();
             if let Some(to) = &args.to {
-                // The database is intact. A script that asked for a new database still expects one.
+                // The database is intact, but a script that gives --to expects a new database.
                 let unused = offline.restart_options(&methods, &schedule);
                 let copied = whole(&unused).with_context(dir)?;
                 make(&unused, copied, to).with_context(|| to.display().to_string())?;
@@ -123,7 +124,7 @@ fn tell(args: &Args, told: &Told<'_>, text: &str) -> Result<()> {
     output::text(&output::shown(text))
 }
 
-/// Writes the new database.
+/// Writes the salvaged rows as a new database in `to`.
 fn make(from: &RestartOptions, salvaged: Salvaged, to: &Path) -> Result<()> {
     must_be_empty(to)?;
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(to)?);
@@ -166,7 +167,7 @@ pub fn must_be_empty(to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns an identity that no other database has: a hash of the time, under two random keys of the standard library.
+/// Returns a unique database id: two hashes of the time, each with a random key from the standard library.
 pub fn new_uuid(clock: &dyn Clock) -> Uuid {
     let mut uuid = [0; 16];
     for half in uuid.chunks_exact_mut(8) {

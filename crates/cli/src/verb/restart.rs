@@ -20,16 +20,16 @@ use crate::offline::{Directories, Offline, hex, threads_or_cores, with_digest};
 use crate::output;
 use crate::programs::replayed;
 
-/// Restart a stopped database once, report on it, and end.
+/// Restart a stopped database, report on the restart, and end.
 ///
-/// With --dry-run nothing is changed: no file is written, made or removed. So several restarts of one crash can be
-/// compared: by method, by level of parallelism, by threads. Without it the database is opened and closed cleanly, with
-/// a checkpoint. A dry restart of a database with a tree writes the pages that do not fit into --pool-pages to a
-/// scratch file.
+/// With --dry-run, the verb changes no file of the database. So you can restart one crashed database several times and
+/// compare methods, levels of parallelism, and numbers of threads. If the database has a tree, a dry run writes pages
+/// that do not fit into --pool-pages to a scratch file. Without --dry-run, the verb opens and cleanly closes the
+/// database, with a checkpoint.
 ///
-/// Levels: 1 reads and plays image and log one after the other, disks in parallel. 2 plays while it reads. 3 reads the
-/// log while the image is loaded. 4 also plays the log while the image is loaded, which only records without an order
-/// among them allow.
+/// Level 1 loads the image and then plays the log. Level 1 uses the disks in parallel, but always plays one part before
+/// reading the next. Level 2 reads the next parts while it plays. Level 3 also reads the log while it loads the image.
+/// Level 4 also plays the log while it loads the image. Only records that may be played in any order allow level 4.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura restart --data perdura-data --dry-run\n  \
@@ -40,10 +40,10 @@ use crate::programs::replayed;
 pub struct Args {
     #[command(flatten)]
     directories: Directories,
-    /// The restart method: differential, dl1p, dl2p, pl2p, pl2p-part, value, command, log0, log1, log2, sql1, sql2,
-    /// aries, or auto, which means the database's own. Value and command play ordered frames after the database's own
-    /// records. Those from log0 to aries restart a tree. A database with several kinds of records takes one method for
-    /// each, separated by commas.
+    /// The restart method. It is one of differential, dl1p, dl2p, pl2p, pl2p-part, value, command, log0, log1, log2,
+    /// sql1, sql2 and aries, or auto for the database's default. The methods value and command play ordered frames
+    /// after all page records. The methods from log0 to aries restart a tree. For a database with several kinds of
+    /// records, give one method for each kind, separated by commas.
     #[arg(long, value_name = "METHOD", default_value = "auto")]
     method: String,
     /// Change nothing.
@@ -52,13 +52,14 @@ pub struct Args {
     /// The level of parallelism, 1 to 4 [default: the highest that is legal].
     #[arg(long, value_name = "L", value_parser = clap::value_parser!(u8).range(1..=4))]
     level: Option<u8>,
-    /// Threads that play image and log, beside one for each disk that reads. 0 means one for each core.
+    /// Number of threads that load the image and play the log. 0 means one for each core. Each disk has one more
+    /// thread, which reads the disk.
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
     #[command(flatten)]
     pool: Pool,
-    /// If a procedure does something else than it did before the crash, take the new result and continue. Each record
-    /// that differs is named, on stderr or in the JSON object. A checkpoint ends the restart.
+    /// Accept the new result if the replay of a procedure gives a different result than the call before the crash. Each
+    /// log record with a different result is named on stderr or in the JSON object. The restart ends with a checkpoint.
     #[arg(long)]
     accept_divergence: bool,
     /// Print one JSON object.
@@ -67,7 +68,8 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the function that is called for each record with another result. `None`: such records are refused.
+    /// Returns the function to call for each log record with a different result in the replay. `None`: records with a
+    /// different result are refused.
     fn accept(&self) -> Option<AcceptDivergence> {
         let json = self.json;
         self.accept_divergence.then(|| {
@@ -119,7 +121,8 @@ pub fn run(args: &Args) -> Result<()> {
     output::text(&format!("{report}digest    {digest}\n"))
 }
 
-/// Returns the environment of interleaved transactions. Its disks are opened again, now for writing.
+/// Opens the disks again for writing. Returns the environment of interleaved transactions on these disks, and the locks
+/// of the disks.
 fn to_write(directories: &Directories, offline: Offline) -> Result<(StealEnv, Locks)> {
     let streams = offline.anchor.streams;
     // The shared locks of `offline` would prevent the exclusive locks that follow.
@@ -135,7 +138,7 @@ fn to_write(directories: &Directories, offline: Offline) -> Result<(StealEnv, Lo
     Ok((env, locks))
 }
 
-/// Opens the database of the product for writing and closes it cleanly.
+/// Opens a database without interleaved transactions for writing, and closes the database cleanly.
 fn product(args: &Args, offline: Offline, methods: Methods, level: Level) -> Result<RestartReport> {
     let mut options = perdura::Options::new(&args.directories.data);
     options.streams = offline.anchor.streams;

@@ -24,11 +24,11 @@ use crate::offline::restore_threads;
 use crate::output;
 use sources::Target;
 
-/// Make a database anew from an archive: the last state that it holds, or an earlier one.
+/// Make a database from an archive, with the state at the archive's last moment or at an earlier moment.
 ///
-/// Reads a backup and the runs of the log once, page by page in their order, and writes a new database, which `serve`
-/// opens. The archive is only read. If a backup is damaged, an older one is used. The new database has a separate
-/// identity, so its later log is never mixed up with the old database's history.
+/// Merges a backup and the runs in page order, and writes a new database for `serve`. The archive is only read. If a
+/// backup is damaged, an older backup is used. The new database has a new identity, so the old and the new log cannot
+/// be mixed up.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura restore --from /backup/perdura --to perdura-data\n  \
@@ -40,28 +40,29 @@ pub struct Args {
     /// The archive's directory.
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
-    /// The database, if the directory has the archives of several.
+    /// The database to restore. Needed if the directory has the archives of several databases.
     #[arg(long, value_name = "UUID")]
     uuid: Option<String>,
     /// The directory of the new database, with its log. It must be empty or missing.
     #[arg(long, value_name = "NEW")]
     to: PathBuf,
-    /// The directory of the log, if it was on another disk than the data and still exists. The part that the archive
-    /// does not have yet is then also restored. Give it once for all streams, or once for each.
+    /// The directory of the lost database's log, if this directory was on a separate disk and still exists. The restore
+    /// then includes the log that is not yet in the archive. Give one directory for all streams, or one directory for
+    /// each stream.
     #[arg(long, value_name = "DIR")]
     log_dir: Vec<PathBuf>,
-    /// The moment to restore [default: the last one that the archive holds]. It is a commit epoch (4711), a time
+    /// The moment to restore [default: the archive's last moment]. A moment is a commit epoch (4711), a time
     /// ("2026-03-01 12:00:00", in UTC unless an offset such as +02:00 follows), or an age before the archive's end
     /// (10min, 1h30m).
     #[arg(long, value_name = "MOMENT")]
     at: Option<At>,
-    /// The way in which records come to their pages.
+    /// The restore method.
     #[arg(long, value_enum, default_value_t = Method::SinglePass)]
     method: Method,
     /// Pages of 16 KiB that `--method replay` keeps in memory.
     #[arg(long, value_name = "N", required_if_eq("method", "replay"))]
     buffer_pages: Option<usize>,
-    /// Threads that merge [default: four for each core].
+    /// Number of threads that restore [default: four for each core].
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
     /// Print one JSON object.
@@ -69,12 +70,12 @@ pub struct Args {
     json: bool,
 }
 
-/// The ways to restore, which all make the same database.
+/// The restore methods. The result does not depend on the method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Method {
-    /// Backup and runs are merged, and each page is made once.
+    /// The backup and the runs are merged page by page, and each page is written once.
     SinglePass,
-    /// The backup is copied, and the records are applied in the order of the log. This is the traditional way, for
+    /// The backup is copied, and then the records are applied in log order. This traditional method is here for
     /// comparison.
     Replay,
 }
@@ -94,8 +95,8 @@ struct Told {
     bytes_read: u64,
     bytes_written: u64,
     pages_restored: u64,
-    /// The number of runs that were read in parallel. `runs_merged` counts runs that had to be merged first because
-    /// there were too many.
+    /// The number of runs that the restore reads at the same time. `runs_merged` counts the runs that were first merged
+    /// into fewer runs, because too many runs existed.
     runs: usize,
     runs_merged: usize,
     page_reads: u64,
@@ -105,7 +106,8 @@ struct Told {
     records_skipped: u64,
 }
 
-/// The measurements of a replay. `seconds` includes both phases, and the time spent waiting for sorting.
+/// The measurements of `--method replay`. The field `seconds` of the report includes the copy, the replay, and the wait
+/// for sorting.
 #[derive(Serialize)]
 struct Replayed {
     buffer_pages: usize,
@@ -140,7 +142,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Executes a plan.
+/// Restores to the target directory as the plan says.
 fn make(args: &Args, plan: &RestorePlan, begun: Instant) -> Result<ReplayReport, perdura::Error> {
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(&args.to)?);
     let _lock = disk.lock("LOCK")?;
@@ -183,7 +185,7 @@ fn show(progress: &RestoreProgress, is_done: &AtomicBool, begun: Instant) {
     output::progress("                                                            \r");
 }
 
-/// Returns a line on the progress of a restore. Empty until the first page is restored.
+/// Returns the progress line of a restore. It is empty until the first page is restored.
 fn progress_text(progress: &RestoreProgress, took: Duration) -> String {
     let pages = progress.pages();
     match progress.expected() {

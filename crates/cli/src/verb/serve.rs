@@ -11,17 +11,17 @@ use crate::exit::Usage;
 use crate::output;
 use crate::setting_args::AllFlags;
 
-/// The variable that names the file of settings.
+/// The environment variable that names the file of settings.
 const FILE_VARIABLE: &str = "PERDURA_CONFIG";
 
 /// Serve a database over the Redis protocol.
 ///
-/// Creates the database if it does not exist. Every reply to a write waits until the write would survive a power cut,
-/// unless the client asks for less with CLIENT DURABILITY. Ends on SIGTERM, SIGINT or SHUTDOWN, with a checkpoint. A
-/// second signal ends it at once and loses nothing.
+/// Creates the database if it does not exist. The server replies to a write when the write would survive a power cut,
+/// unless the client asks for less with CLIENT DURABILITY. It ends on SIGTERM, SIGINT or SHUTDOWN, with a checkpoint. A
+/// second signal ends it at once without loss.
 ///
-/// Every setting is a flag, a variable (--maxclients is PERDURA_MAXCLIENTS) and a key of the file. Flags win over
-/// variables, and variables over the file.
+/// Each setting can be given as a flag (--maxclients), an environment variable (PERDURA_MAXCLIENTS) or a key of the
+/// file. Flags override variables, and variables override the file.
 #[derive(Debug, Parser)]
 #[command(
     args_override_self = true,
@@ -36,7 +36,7 @@ const FILE_VARIABLE: &str = "PERDURA_CONFIG";
 )]
 #[group(skip)]
 pub struct Args {
-    /// A file of settings, TOML. See `perdura config` [env: PERDURA_CONFIG].
+    /// A TOML file of settings. See `perdura config` [env: PERDURA_CONFIG].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -65,7 +65,7 @@ impl Args {
     }
 }
 
-/// Reads a file of settings. A wrong file is a usage error.
+/// Reads a file of settings into `settings` and returns the warnings. A faulty file is a usage error.
 pub fn read(path: &Path, settings: &mut Settings) -> Result<Vec<String>> {
     Ok(file::read(path, settings).map_err(Usage)?)
 }

@@ -15,11 +15,11 @@ use crate::output;
 
 /// Check every byte of a stopped database that a restart could need.
 ///
-/// Reads both copies of the anchor, every page of both images against their directories, and the whole log with every
-/// record in it. Then it restarts in memory. Of a tree it reads each page on disk, and each page again after the
-/// restart: all must be reached, with the keys and levels that lead to them. Changes nothing. Each problem is printed
-/// with its file and offset. Exit code 3 if `serve` and `restart` would refuse the database. Exit code 0 if a start can
-/// do without the damaged part and loses nothing, unless --strict.
+/// Reads the anchor's copies, compares every page of the two images with the images' directories, and reads every log
+/// record. Then restarts in memory. Reads each page of a tree before and after this restart. Each page must be
+/// reachable, and must have the keys and the level that the parent page states. Changes nothing. Prints each problem
+/// with a file and an offset. Exit code 3 if `serve` and `restart` would refuse the database. Without --strict, exit
+/// code 0 if a start can do without the damaged part and loses nothing.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura verify --data perdura-data\n  \
@@ -29,7 +29,7 @@ pub struct Args {
     directories: Directories,
     #[command(flatten)]
     pool: Pool,
-    /// Exit with code 3 for any damage, even if something intact can replace it.
+    /// Exit with code 3 for any damage, even if an intact copy can replace the damaged part.
     #[arg(long)]
     strict: bool,
     /// Print one JSON object.

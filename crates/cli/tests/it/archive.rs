@@ -1,4 +1,4 @@
-//! A server archives its log and is killed. Its database is then restored from the archive alone.
+//! A server archives its log and is killed. The tests restore its database from the archive alone.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -84,13 +84,13 @@ fn a_lost_disk_is_restored_from_the_archive_to_the_last_write_and_to_an_earlier_
     let to = at("none");
     let poor = [&from[..], &[arg(&to)], &replay[..2]].concat();
     assert_ne!(ended(&poor).0, 0, "a replay needs a pool");
-    // The epoch at which the backup itself ends. All other writes came after it.
+    // The last epoch of the backup. All later writes are in runs.
     let epoch = listed.split("up to epoch ").nth(1).unwrap();
     let epoch = epoch.split(',').next().unwrap();
     done(&[&from[..], &[arg(&at("first")), "--at", epoch]].concat());
     assert_eq!(digest(&at("first")), first);
 
-    // Two more ways to name the moment: by the time that the result shows, and by an age before the end.
+    // A moment can also be named by a time, here the one that the restore printed, or by an age before the end.
     let time = told.split("\"time\": \"").nth(1).unwrap();
     let time = time.split('"').next().unwrap();
     done(&[&from[..], &[arg(&at("timed")), "--at", time]].concat());

@@ -1,4 +1,5 @@
-//! An agent works on the archive of a database that is in use. It is killed repeatedly, and runs beside others.
+//! Tests of an archive agent. The database of the archive is in use, and other processes also work on the archive. The
+//! agent is killed repeatedly.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -17,7 +18,7 @@ fn open(data: &Path, archive: &Path, merges: bool) -> Db {
     Db::open(options).unwrap()
 }
 
-/// Writes, and ends the archive's run by a checkpoint.
+/// Writes some keys, and takes a checkpoint. The archive's current run ends at the checkpoint.
 fn write(db: &Db, rng: &mut fastrand::Rng, round: u32) {
     let put = |key: &[u8], value: &[u8]| {
         let parts = [db.partition_of(key)].into_iter().collect();
@@ -55,7 +56,7 @@ fn done(args: &[&str]) -> String {
     text
 }
 
-/// Waits for a condition, at most half a minute.
+/// Waits until a condition is true. Fails after half a minute.
 fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
@@ -114,7 +115,7 @@ fn there_is_one_agent_and_one_merger_and_others_are_told_so() {
     let db = open(&data, &archive, true);
     let stats = |db: &Db| db.stats().archive.unwrap();
     wait_for("an archive", || stats(&db).runs_now.is_some());
-    // The database takes the right to merge only some time after it has opened the archive.
+    // The database takes the lock for merging some time after it has opened the archive.
     let mut told = (0, String::new());
     wait_for("the server of this database merges", || {
         told = ended(&merge);
@@ -123,8 +124,8 @@ fn there_is_one_agent_and_one_merger_and_others_are_told_so() {
     assert!(told.1.contains("archive-merge no"), "{told:?}");
     db.abandon();
 
-    // The agent has taken the right to merge once it reports that it works. A merge before that could itself be in
-    // the agent's way.
+    // The agent reports that it works after it has taken the lock for merging. A `merge` before this report could keep
+    // the lock from the agent.
     let mut agent = spawn(&archive, Stdio::piped(), &[]);
     let mut said = String::new();
     let stderr = agent.stderr.take().unwrap();
@@ -132,7 +133,7 @@ fn there_is_one_agent_and_one_merger_and_others_are_told_so() {
     assert!(said.contains("INFO cli: the agent works on"), "{said}");
     let (code, told) = ended(&merge);
     assert!(code == 1 && told.contains("another agent"), "{told}");
-    // The database leaves merging to the agent, and takes it over when the agent is gone.
+    // The database leaves merging to the agent, and merges itself after the agent has ended.
     let db = open(&data, &archive, true);
     wait_for("the agent is seen", || stats(&db).merged_elsewhere);
     assert_eq!(db.delayed(), vec![]);

@@ -1,5 +1,4 @@
-//! The archive's disk becomes unavailable and available again, under a server to which clients write as fast as they
-//! can.
+//! The archive's disk becomes unavailable and available again while clients write to the server as fast as they can.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +9,7 @@ use crate::support::{Client, Reply, Server, arg, number_from_env};
 
 const CLIENTS: usize = 4;
 
-/// Returns the number of bytes in all files below a directory.
+/// Returns the total size, in bytes, of all files below a directory.
 fn bytes_below(dir: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return 0;
@@ -31,7 +30,7 @@ struct Seen {
     refused: AtomicU64,
 }
 
-/// Sets a key to one value after another. A refused write is sent again.
+/// Sets keys and a counter to increasing numbers. Sends a refused write again.
 fn write(port: u16, id: usize, seen: &Seen) {
     let Ok(mut client) = Client::connect(port) else {
         return;
@@ -71,7 +70,7 @@ fn check(server: &Server, seen: &Seen) {
     }
 }
 
-/// For the long form set `PERDURA_AWAY_SECONDS=600 PERDURA_AWAY_MB=4096`.
+/// Runs for longer with `PERDURA_AWAY_SECONDS=600 PERDURA_AWAY_MB=4096`.
 #[test]
 fn an_archive_that_was_away_under_full_writes_gets_everything() {
     let seconds = number_from_env("PERDURA_AWAY_SECONDS", 8);
@@ -95,7 +94,7 @@ fn an_archive_that_was_away_under_full_writes_gets_everything() {
     let mut server = Server::start(&data, &settings);
     wait_until(&server, "backups", |backups| backups != "0");
     let mut most = (0, 0);
-    // The second of the two lives begins without the archive.
+    // The archive is still unavailable when the second life begins.
     for life in 0..2 {
         let port = server.port();
         seen.is_over.store(false, Ordering::Relaxed);
@@ -106,7 +105,7 @@ fn an_archive_that_was_away_under_full_writes_gets_everything() {
             }
             if life == 0 {
                 std::thread::sleep(Duration::from_secs(1));
-                // As when a mount is gone: the directory is there, but empty.
+                // This looks like an unmounted disk: the directory exists, but is empty.
                 std::fs::rename(&archive, &elsewhere).unwrap();
                 std::fs::create_dir(&archive).unwrap();
             }

@@ -1,4 +1,4 @@
-//! The errors of verbs that cannot read or write an archive. These verbs must change nothing.
+//! Verbs that cannot read or write an archive. They must print a clear error and change nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use crate::support::{arg, ended};
 
 struct Made {
     dir: tempfile::TempDir,
-    /// The database's folder within the archive.
+    /// The folder of the database in the archive.
     folder: PathBuf,
 }
 
@@ -30,7 +30,7 @@ impl Made {
     }
 }
 
-/// Creates a database whose archive has a backup and some runs.
+/// Creates a database. The database's archive has a backup and some runs.
 fn made() -> Made {
     let dir = tempfile::tempdir().unwrap();
     let (data, archive) = (dir.path().join("data"), dir.path().join("archive"));
@@ -146,7 +146,7 @@ fn lost_objects_are_named_with_what_to_do() {
         );
         let (code, said) = made.restored("to", &[]);
         if code == 0 {
-            // Only restores from an older backup need this run.
+            // A restore from the newest backup does not need this run.
             std::fs::remove_dir_all(made.at("to")).unwrap();
         } else {
             needed += 1;

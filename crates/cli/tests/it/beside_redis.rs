@@ -1,7 +1,8 @@
-//! `kill -9` under a pipeline, with a real Redis 7.0 as the model. After a restart the data must equal that of a
-//! Redis which ran the acknowledged requests and, in order, some of the requests in flight.
+//! `kill -9` while a client sends pipelined requests, with a real Redis 7.0 as the model. After Perdura's restart,
+//! Redis runs the acknowledged requests. Then it runs the unanswered requests one by one until its data equals
+//! Perdura's. The data must become equal.
 //!
-//! The model shares no code with Perdura and defines the meaning of every command. All requests, including
+//! This model shares no code with Perdura, and its results are correct by definition. All requests, including
 //! transactions, go over one connection, so their order is known.
 
 use std::path::Path;
@@ -35,7 +36,7 @@ const BY_TIME_OR_CHANCE: [&[u8]; 12] = [
 /// The number of requests in one batch. The next batch is sent before the replies to the previous one are read.
 const BATCH: usize = 32;
 
-/// Returns whether a request always has the same effect on both servers.
+/// Returns whether a request always has equal effects on the two servers.
 fn is_sure(argv: &Argv) -> bool {
     let name = argv[0].to_ascii_uppercase();
     let by_time = |word: &Vec<u8>| {
@@ -57,14 +58,14 @@ fn requests(seed: u64) -> Vec<Argv> {
     calls.filter(is_sure).collect()
 }
 
-/// Sends requests until the server is gone. Returns the number of requests sent, and the number answered.
+/// Sends requests until the server has ended. Returns how many requests were sent, and how many were answered.
 fn load(socket: &Path, requests: &[Argv]) -> (usize, usize) {
     let mut wire = Wire::connect(socket).unwrap();
     let (mut sent, mut acknowledged) = (0, 0);
     for batch in requests.chunks(BATCH) {
         let bytes: Vec<u8> = batch.iter().flat_map(|argv| encode(argv)).collect();
         let gone = wire.send(&bytes).is_err();
-        // A part of the last batch may have arrived.
+        // Even after a send error, the server may have received a part of the batch.
         sent += batch.len();
         let behind = if gone { 0 } else { batch.len() };
         while acknowledged + behind < sent {
@@ -80,10 +81,11 @@ fn load(socket: &Path, requests: &[Argv]) -> (usize, usize) {
     panic!("the requests are used up before the kill");
 }
 
-/// Brings the model to the state of the server's data. First runs everything acknowledged, then one request in flight
-/// after another until the data agrees. Returns the number of requests in flight that were run.
+/// Runs requests on the model until its data equals the server's. First runs all acknowledged requests, then the
+/// unanswered requests, one by one. Returns how many unanswered requests ran.
 fn follow(redis: &Redis, ours: &Contents, requests: &[Argv], acknowledged: usize) -> usize {
-    // The requests have their own connection, because it may be inside MULTI. The other one is for reading the data.
+    // The requests go over their own connection, because they may leave it inside a MULTI. The second connection reads
+    // the data.
     let (mut wire, mut questions) = (redis.connect().unwrap(), redis.connect().unwrap());
     for batch in requests[..acknowledged].chunks(BATCH) {
         let bytes: Vec<u8> = batch.iter().flat_map(|argv| encode(argv)).collect();
@@ -127,7 +129,7 @@ fn what_kill_9_leaves_is_what_redis_holds_after_a_prefix_of_the_requests() {
         let debug = ["--enable-debug-command", "local"];
         let server = Server::start(&data, &[&extra[..], &debug].concat());
         await_answer(&socket).unwrap();
-        // In every second life, all commands that can work in steps do so.
+        // In every second life of the server, all commands that can work in steps do so.
         let elements = if round % 2 == 0 { "1" } else { "0" };
         let reply = server.ask(&["DEBUG", "STEP-ELEMENTS", elements]);
         assert_eq!(reply, Reply::Status("OK".to_owned()));

@@ -1,5 +1,5 @@
-//! A real browser loads a page that tries to empty the server. This takes seconds, so the test runs only if a
-//! variable is set. Recordings of browsers' requests are checked in every run.
+//! A real browser loads a web page that tries to delete the server's data. This takes seconds, so the test runs only if
+//! `PERDURA_BROWSER` is set. Other tests replay recorded requests of browsers in every run.
 //!
 //! ```text
 //! PERDURA_BROWSER=1 cargo test -p perdura-cli --test it browsers
@@ -12,7 +12,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-/// The page. `PORT` is replaced by the server's port. The page requests `/done` when it has tried everything.
+/// The hostile page. `PORT` is replaced by the server's port. The page requests `/done` when it has tried everything.
 const PAGE: &str = r#"<!doctype html><meta charset="utf-8"><body><script>
 const at = 'http://127.0.0.1:PORT/';
 const body = '*1\r\n$8\r\nFLUSHALL\r\nSET stolen yes\r\n';
@@ -46,7 +46,7 @@ async function go() {
 go();
 </script>"#;
 
-/// Serves the page to every connection. Sends on `done` when the page has tried everything.
+/// Serves the page to every connection. Sends a message to `done` when the page has requested `/done`.
 fn serve_page(listener: &TcpListener, page: &str, done: &Sender<()>) {
     for stream in listener.incoming().flatten() {
         answer(stream, page, done);

@@ -1,5 +1,5 @@
-//! A short form of the comparison that a new build must pass against the build before it (`cargo run --example
-//! builds` in `perdura-differ`).
+//! A short comparison of a new build with the previous build. The long comparison is `cargo run --example builds` in
+//! `perdura-differ`.
 
 use std::path::Path;
 

@@ -1,10 +1,10 @@
-//! Concurrent clients that record acknowledged writes and know the expected data after a crash.
+//! Concurrent clients. The clients record the acknowledged writes, and check the data after a crash.
 //!
-//! Each client has its own keys and one connection, so the order of its requests is known. It sends them in batches
-//! and records every reply. A request that was sent but not answered when the connection broke is *in doubt*. The
-//! server may have executed some of these requests, but none without all earlier ones. So after a crash a client's
-//! keys must be the result of the acknowledged requests, followed by some number of the requests in doubt, in order.
-//! A transaction counts as one request. All clients also increment one shared counter.
+//! Each client has separate keys and one connection, so the order of a client's requests is known. A client sends
+//! requests in batches and records every reply. If the connection breaks before the reply, the request is *in doubt*.
+//! Of a client's requests in doubt, the server may have executed the first few. So after a crash, a client's keys must
+//! be the result of the acknowledged requests and then the first few requests in doubt. A transaction counts as one
+//! request. All clients also increment one shared counter.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use crate::support::{Client, Reply, Server};
 
 const BATCH_MAX: usize = 8;
 
-/// Applies a request to the model. Returns the reply that the server should give. `None`: the reply also depends on
-/// other clients.
+/// Applies a request to the model and returns the expected reply. Returns `None` if requests of other clients can
+/// change the reply.
 fn apply(op: &Op, model: &mut Model) -> Option<Reply> {
     match op {
         Op::One(words) => model.apply(words),
@@ -43,9 +43,9 @@ pub struct Clients {
     records: Vec<Record>,
     rng: fastrand::Rng,
     mix: Mix,
-    /// The number of requests acknowledged so far, by all clients.
+    /// The number of acknowledged requests of all clients so far.
     pub acknowledged: u64,
-    /// The number of requests so far that were in doubt after a crash.
+    /// The number of requests of all clients that were in doubt after the crashes so far.
     pub doubtful: u64,
 }
 
@@ -66,7 +66,7 @@ impl Clients {
         }
     }
 
-    /// Lets all clients work. After a random time calls `crash`, and returns when all connections are broken.
+    /// Lets all clients work, calls `crash` after a random time, and returns when all connections are broken.
     pub fn work(&mut self, server: Server, longest: Duration, crash: impl FnOnce(Server)) {
         let (port, mix) = (server.port(), self.mix);
         let seeds: Vec<u64> = self.records.iter().map(|_| self.rng.u64(..)).collect();
@@ -133,8 +133,8 @@ impl Clients {
                 return Err(format!("DBSIZE of {db} is {size:?}; {keys} keys are known"));
             }
         }
-        // From here on the expected counter is the value that was found. No record shows which client contributed
-        // which part of it.
+        // From now on the expected counter is the value that the server has. It is recorded for the first client,
+        // because nothing shows which client made which increments.
         self.records
             .iter_mut()
             .for_each(|record| record.acknowledged.shared = 0);
@@ -145,7 +145,8 @@ impl Clients {
     }
 }
 
-/// Finds out how many requests in doubt must have been executed to explain the data.
+/// Finds how many requests in doubt the server has executed, and updates the record. Fails if no number explains the
+/// data.
 fn settle(number: usize, record: &mut Record, found: &Keys) -> Result<(), String> {
     let mut model = record.acknowledged.clone();
     let in_doubt = std::mem::take(&mut record.in_doubt);
@@ -183,14 +184,14 @@ fn settle(number: usize, record: &mut Record, found: &Keys) -> Result<(), String
     Err(text)
 }
 
-/// The parameters from which a client's requests are drawn.
+/// The parameters of a client's random requests.
 struct Draws {
     number: usize,
     seed: u64,
     mix: Mix,
 }
 
-/// Works until the connection breaks. Returns the number of acknowledged requests.
+/// Sends requests until the connection breaks. Returns how many were acknowledged.
 fn one_client(port: u16, record: &mut Record, draws: Draws) -> u64 {
     let Draws { number, seed, mix } = draws;
     let mut rng = fastrand::Rng::with_seed(seed);

@@ -1,4 +1,5 @@
-//! Settings from flags, variables and a file, settings that change while the server runs, and their documentation.
+//! Settings from flags, environment variables and a file, changes of settings while the server runs, and the
+//! documentation of settings.
 
 use std::path::Path;
 use std::process::Command;

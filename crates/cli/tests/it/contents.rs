@@ -1,5 +1,5 @@
-//! The server's data for a client's keys, read command by command. For each type both the elements and their count
-//! are read. The count is derived data that a restart rebuilds.
+//! A reader of the values of one client's keys. It reads the elements of a value and also the server's count of them,
+//! because a restart computes the count anew.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::sketch_model;
 use crate::stream_model::{Group, Stream, id};
 use crate::support::{Client, Reply, request};
 
-/// Keys by database and name.
+/// A client's keys, by database number and name.
 pub type Keys = BTreeMap<(u8, Bytes), Entry>;
 
-/// Reads all keys of a client in both databases, and the client's library. Afterwards the connection uses database 0.
+/// Reads a client's keys in two databases, and the client's library. Afterwards the connection uses database 0.
 pub fn read(client: &mut Client, number: usize) -> Result<Keys, String> {
     let mut keys = Keys::new();
     for db in [1, 0] {
@@ -24,7 +24,7 @@ pub fn read(client: &mut Client, number: usize) -> Result<Keys, String> {
     Ok(keys)
 }
 
-/// Reads the version of a client's library by a call of its function.
+/// Reads the version of a client's function library by calling a function in it.
 fn library(client: &mut Client, number: usize, keys: &mut Keys) -> std::io::Result<()> {
     let words = scripted::ask_version(number);
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -120,7 +120,7 @@ fn value(client: &mut Client, name: &[u8], kind: &str) -> std::io::Result<Value>
     Ok(value)
 }
 
-/// Reads a stream: all entries in both orders, their count, and the group's pending entries.
+/// Reads a stream: all entries forwards and backwards, their count, and the group's pending entries.
 fn stream(client: &mut Client, name: &[u8]) -> std::io::Result<Stream> {
     let requests: [&[&[u8]]; 5] = [
         &[b"XRANGE", name, b"-", b"+"],

@@ -1,4 +1,5 @@
-//! Damaged, foreign and misplaced files. Each must cause exit code 3 and an error that names the file and the remedy.
+//! Tests with files that are damaged, misplaced or not part of the database. If a restart needs such a file, the exit
+//! code must be 3, and the error must name the file and the remedy.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -8,8 +9,7 @@ use perdura_wal::block::HEADER_BYTES;
 
 use crate::support::{Reply, Server, arg, ended, reason_in};
 
-/// Creates a database of a few hundred rows and stops it. Both images are complete, and there is some log behind
-/// them.
+/// Creates a database of a few hundred rows and stops it. Both images are complete, and the log continues after them.
 fn database(dir: &Path) -> PathBuf {
     let data = dir.join("db");
     let server = Server::start(&data, &["--partitions", "4"]);
@@ -41,7 +41,7 @@ fn flip(path: &Path, offset: u64) {
     file.write_all_at(&[byte[0] ^ 0x40], offset).unwrap();
 }
 
-/// Checks that `serve` refuses with exit code 3, and that its message has all of these words.
+/// Checks that `serve` refuses the database with exit code 3 and a message with all of `words`.
 fn refuses(data: &Path, words: &[&str]) {
     let server = Server::spawn(data, &[]);
     let (status, text) = server.wait();
@@ -51,7 +51,7 @@ fn refuses(data: &Path, words: &[&str]) {
     }
 }
 
-/// Checks that `serve` works and every row is there.
+/// Checks that `serve` opens the database without missing rows.
 fn serves(data: &Path) {
     let server = Server::start(data, &[]);
     assert_eq!(server.ask(&["DBSIZE"]), Reply::Number(200));
@@ -67,7 +67,8 @@ fn verify_finds(data: &Path, file: &str) {
     assert!(text.contains(file), "{file}: {text}");
 }
 
-/// Checks that `verify`, a dry run and `serve` all refuse with exit code 3 and the same line. Returns this line.
+/// Checks that `verify`, a dry run and `serve` refuse the database with exit code 3 and one common reason. Returns this
+/// reason.
 fn all_refuse(data: &Path) -> String {
     let reason = |text: &str| {
         let lines = text.lines().filter_map(reason_in);
@@ -99,7 +100,7 @@ fn a_directory_of_other_files_is_refused_by_name() {
 fn a_database_of_another_version_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let data = database(dir.path());
-    // The anchor cannot be read either, as if a newer build had written it. Only the version file shows the version.
+    // The anchor is made unreadable, as if a newer build had written it. So only the file VERSION shows the version.
     for at in [20, 64 * 1024 + 20] {
         flip(&data.join("anchor"), at);
     }
@@ -119,7 +120,7 @@ fn a_database_of_another_version_is_refused() {
     refuses(&data, &["VERSION", "does not belong"]);
 }
 
-/// Once, a single wrong byte made `verify`, `serve` and `repair` refuse an intact database.
+/// Regression: a single wrong byte in VERSION made `verify`, `serve` and `repair` refuse an intact database.
 #[test]
 fn a_damaged_version_beside_a_whole_anchor_loses_nothing_and_is_written_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -147,7 +148,7 @@ fn a_damaged_version_beside_a_whole_anchor_loses_nothing_and_is_written_again() 
     }
     serves(&data);
     assert_eq!(std::fs::read(&version).unwrap(), whole);
-    // A mark that says that the database was never finished is not damage.
+    // A mark in VERSION that says that the database is unfinished is refused, and not repaired like damage.
     for mark in [
         "unfinished: perdura repair was interrupted, delete this directory\n",
         "unfin",
@@ -184,7 +185,7 @@ fn one_damaged_copy_of_the_anchor_is_reported_and_two_are_the_end() {
     verify_finds(&data, "anchor");
 }
 
-/// Returns the offsets of the pages in the image files. The first of these pages names the databases.
+/// Returns the offsets of all pages in the image files. The first page has the list of databases.
 fn pages(data: &Path) -> Vec<u64> {
     let (_, text) = ended(&[
         "dump",
@@ -255,8 +256,8 @@ fn segments(data: &Path) -> Vec<PathBuf> {
     segments
 }
 
-/// Once, a truncated file of a segment that the log had not reached yet led to exit code 3 and the message
-/// "acknowledged transactions in it may be missing".
+/// Regression: a truncated segment file without blocks led to exit code 3 and the message "acknowledged transactions in
+/// it may be missing".
 #[test]
 fn an_empty_next_segment_of_any_size_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -283,12 +284,12 @@ fn a_cut_segment_that_the_log_has_come_to_is_refused() {
     let used = segments(&data);
     let used = &used[used.len() - 2];
     let whole = std::fs::read(used).unwrap();
-    // All blocks of the segment are there, but nothing proves that.
+    // The file still has all blocks of the segment, but nothing proves this to a restart.
     std::fs::write(used, &whole[..whole.len() / 2]).unwrap();
     refuses(&data, &["exact size", "may be missing"]);
 }
 
-/// Once, the repair of an intact database wrote nothing and ended with exit code 0. A script then served an empty
+/// Regression: `repair` of an intact database wrote nothing and ended with exit code 0. A script then served an empty
 /// directory.
 #[test]
 fn repair_of_a_whole_database_makes_the_new_one_that_was_asked_for() {
@@ -307,7 +308,8 @@ fn repair_of_a_whole_database_makes_the_new_one_that_was_asked_for() {
     serves(&data);
 }
 
-/// Once, `serve` only complained about the number of log directories, with exit code 2.
+/// Regression: `serve` only complained about the number of log directories, with exit code 2, and did not name the
+/// missing anchor.
 #[test]
 fn a_missing_anchor_is_named_whatever_the_directories_of_the_log() {
     let dir = tempfile::tempdir().unwrap();
@@ -334,7 +336,7 @@ fn a_missing_anchor_is_named_whatever_the_directories_of_the_log() {
     assert_eq!(ended(&verify).0, 0);
 }
 
-/// Returns the file and offset of a position in the log.
+/// Returns the file and offset of a log position.
 fn locate(data: &Path, pos: u64) -> (PathBuf, u64) {
     let start = |path: &PathBuf| -> u64 {
         let name = path.file_stem().unwrap().to_str().unwrap();
@@ -356,10 +358,11 @@ fn damage_in_the_log_before_its_durable_end_is_refused() {
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect();
-    // The block must be late enough to lie behind the newest image's checkpoint, and early enough to be acknowledged.
+    // The block must lie after the newest image's checkpoint, so that a restart needs it. It must also lie before the
+    // last acknowledged write.
     let late = &blocks[blocks.len() - 20];
     let (segment, offset) = locate(&data, late["pos"].as_u64().unwrap());
-    // The offset is in the block's body, behind its header.
+    // The changed byte is in the block's body, after its header.
     flip(&segment, offset + to_u64(HEADER_BYTES) + 1);
     refuses(&data, &["log/s00-", "Acknowledged transactions"]);
     verify_finds(&data, "log stream 0");

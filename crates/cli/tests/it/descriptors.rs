@@ -1,5 +1,5 @@
-//! A process without free file descriptors. Clients must never take the descriptors that the log needs, and refused
-//! system calls are retried later.
+//! A server that has no free file descriptors. Clients must never take the descriptors that the log needs. The server
+//! must retry system calls that were refused.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ fn ok() -> Reply {
     Reply::Status("OK".into())
 }
 
-/// Writes this many MiB. Each MiB fills a segment.
+/// Writes `mebibytes` MiB of values. Each MiB fills a segment.
 fn write(client: &mut Client, mebibytes: usize) {
     let value = "v".repeat(64 << 10);
     for number in 0..mebibytes * 16 {
@@ -36,7 +36,8 @@ fn maxclients(client: &mut Client) -> usize {
     String::from_utf8_lossy(value).parse().unwrap()
 }
 
-/// Once, a thousand idle clients made every write fail, and clients that connected and disconnected ended the server.
+/// Regression: a thousand idle clients made every write fail, and clients that connected and disconnected ended the
+/// server.
 #[test]
 fn clients_leave_the_log_its_descriptors_however_few_there_are() {
     for limit in [256, 1024] {

@@ -1,4 +1,4 @@
-//! Disks that are full, read-only, or no directories at all.
+//! Data directories on a full or read-only disk, and paths that are not directories.
 
 use std::path::Path;
 use std::process::Command;
@@ -162,7 +162,7 @@ fn a_full_disk_stops_writes_keeps_reads_loses_nothing_and_resumes() {
         }
         Err(_) => false,
     };
-    // Only reads that depend on a waiting write may have to wait too.
+    // Only reads that depend on a waiting write may wait.
     let mut answered = 0;
     for i in &acknowledged[..100] {
         let mut client = server.connect().unwrap();

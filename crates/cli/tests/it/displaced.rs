@@ -1,15 +1,16 @@
-//! Files of a database are renamed or removed while a server has them open. The server must stop for good, before it
-//! acknowledges many writes that no restart would find.
+//! Files of a database are renamed or removed while a server has them open. The server must soon stop for good, because
+//! a restart would not find the server's later writes.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::support::{Reply, Server, arg, ended, signal};
 
-/// The exit code after which a service manager must not restart the process.
+/// The exit code that forbids a restart by a service manager.
 const FOR_GOOD: i32 = 5;
 
-/// Calls `strike` while clients write to a server. Checks that the server ends with a message that has these words.
+/// Calls `strike` while a client writes to a server. Checks that the server's last message contains `words`. Returns
+/// the data directory.
 fn ends_when(dir: &Path, extra: &[&str], strike: impl FnOnce(&Path), words: &[&str]) -> PathBuf {
     let data = dir.join("db");
     let server = Server::start(&data, extra);
@@ -108,7 +109,7 @@ fn a_log_directory_that_is_removed_stops_the_server() {
     ends_when(dir.path(), &extra.concat(), remove, &["log1", "it is gone"]);
 }
 
-/// Once, a second process created a new lock file, and then both processes acknowledged writes.
+/// Regression: a second process created a new lock file, and then the two processes acknowledged writes.
 #[test]
 fn without_its_lock_file_a_database_is_still_locked_and_its_server_stops() {
     let dir = tempfile::tempdir().unwrap();

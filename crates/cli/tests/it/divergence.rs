@@ -1,5 +1,5 @@
-//! `restart --accept-divergence` for a database whose procedure calls have other results in this command than in the
-//! program that made them.
+//! Tests of `restart --accept-divergence`. The replay of logged calls gives new results, because the `perdura` command
+//! and the calling program have different code for the procedure.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use perdura_workloads::voter::schema::{AreaCodeState, Contestant, Vote, VotesByP
 use crate::support::{arg, ended, perdura};
 
 procedure! {
-    /// Counts each vote differently from the procedure of `perdura bench voter` that has the same name and the same
-    /// argument types.
+    /// Counts each vote differently from the procedure of `perdura bench voter`. The two procedures have equal names
+    /// and argument types.
     pub fn vote(cx, phone: u64, contestant: u8, votes_per_phone: u8) -> u8, on [VotesByPhone(phone)] {
         let count = votes_per_phone.min(contestant);
         cx.insert(&VotesByPhone { phone, count: count + 2 })?;

@@ -1,12 +1,13 @@
-//! One system call of a session fails, is cut short, or is the moment at which the process is killed. A case consists
-//! of a kind of call, a fault and a number n: the fault strikes the n-th call of this kind. The session starts a
-//! server, writes, takes a checkpoint, fills an archive and ends.
+//! Tests of a server with a faulty system call. The call fails, alone or with all later calls. Or a write writes only
+//! its first half, or the process is killed before the call. A case consists of a class of calls, a fault and a number
+//! n: the n-th call of this class has the fault. Each case runs a session: the server starts, gets writes, takes a
+//! checkpoint, fills an archive and ends.
 //!
-//! Afterwards a server without faults must have everything that was acknowledged, and `verify` must find no problem.
-//! The server with the fault must either continue, or end with a message and an exit code. It must not panic or hang.
+//! The server with the fault must continue, or end with a message and an exit code. It must not panic or hang.
+//! Afterwards a server without faults must have all acknowledged writes, and `verify` must find no problem.
 //!
-//! Writes through a ring are not system calls. Their faults are simulated by a file system under a loop device
-//! (`sectors.rs`).
+//! Writes through an `io_uring` ring are not system calls. In `sectors.rs`, a file system under a loop device causes
+//! the faults of a ring.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -17,12 +18,12 @@ use crate::fault_classes::CLASSES;
 use crate::support::{Client, Reply, Server, arg, ended, number_from_env, request};
 use crate::syscalls::{Act, Plan, Supervisor};
 
-/// After this time without a reply, the test checks on another connection whether the server still answers.
+/// The time that the test waits for a reply before it checks the server on a second connection.
 const SHORT: Duration = Duration::from_secs(2);
-/// A server that has not answered for this long counts as hanging.
+/// The time without an answer after which a server counts as hanging.
 const HANG: Duration = Duration::from_secs(30);
 
-/// A session with its fault.
+/// A session with one fault.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     class: usize,
@@ -47,7 +48,8 @@ impl std::fmt::Display for Case {
 #[derive(Clone, Default)]
 struct Ledger {
     acknowledged: BTreeMap<String, String>,
-    /// For each key, other possible values: those from requests that failed or had no reply.
+    /// For each key, the values from requests that failed or had no reply. The key may have one of these values instead
+    /// of the acknowledged value.
     doubtful: BTreeMap<String, Vec<String>>,
 }
 
@@ -97,7 +99,7 @@ impl Ledger {
 /// The database and the servers of one case.
 struct Bench {
     dir: tempfile::TempDir,
-    /// The directory of a killed server's database, and the values expected there.
+    /// The database of a killed server: the directory, and the values expected there.
     old: (PathBuf, Ledger),
 }
 
@@ -130,7 +132,7 @@ impl Bench {
         Bench { dir, old }
     }
 
-    /// Prepares the folder of a case. Returns it with the values that its database should have.
+    /// Prepares the folder of a case. Returns the folder, and the values expected in its database.
     fn prepared(&self, old: bool) -> (PathBuf, Ledger) {
         let folder = self.dir.path().join("case");
         let _ = std::fs::remove_dir_all(&folder);
@@ -146,7 +148,7 @@ impl Bench {
         (folder, self.old.1.clone())
     }
 
-    /// Runs a session with a fault. Returns the number of calls of each class that occurred.
+    /// Runs a session with a fault. Returns how many calls of each class occurred.
     fn session(&self, plan: Plan, case: &Case) -> Result<Vec<u64>, String> {
         let (folder, mut ledger) = self.prepared(case.old);
         let (data, archive) = (folder.join("db"), folder.join("archive"));
@@ -178,7 +180,7 @@ impl Bench {
     }
 }
 
-/// Sets several small keys, a key of several pages, and two keys together.
+/// Sets several small keys, a key of several pages, and two keys in one request.
 fn writes(client: &mut Client, ledger: &mut Ledger, part: u32) -> bool {
     (0..8).all(|number| {
         let (key, value) = (format!("key{number}"), format!("{part}.{number}"));
@@ -191,7 +193,7 @@ fn writes(client: &mut Client, ledger: &mut Ledger, part: u32) -> bool {
     })
 }
 
-/// Connects as soon as the server answers. `None`: the server has ended.
+/// Waits until the server answers, and returns a connection. Returns `None` if the server has ended.
 fn ready(server: &mut Server) -> Result<Option<Client>, String> {
     let begin = Instant::now();
     while !server.has_ended() {
@@ -210,8 +212,8 @@ fn ready(server: &mut Server) -> Result<Option<Client>, String> {
     Ok(None)
 }
 
-/// Lets a server work and ends it. Returns its messages and its exit code. The code is the negative number of the
-/// signal, if a signal ended the server.
+/// Sends the session's requests to a server, and ends the server. Returns the server's exit code and messages. If a
+/// signal ended the server, the code is the negative signal number.
 fn ended_session(mut server: Server, ledger: &mut Ledger) -> Result<(i32, String), String> {
     let mut part = 4;
     // After a request without a reply the session continues on a new connection.
@@ -230,7 +232,7 @@ fn ended_session(mut server: Server, ledger: &mut Ledger) -> Result<(i32, String
         }
     }
     if let Some(mut client) = ready(&mut server)? {
-        // The archive gets its first run within a second. A kill before that is a valid case, too.
+        // The archive gets its first run within a second. Ending the server before that is a valid case, too.
         let _ = client.ask(&["SHUTDOWN"]);
     }
     let begin = Instant::now();
@@ -263,7 +265,8 @@ fn judge_end(case: &Case, code: i32, said: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns all cases. The classes take turns, and within a class the seed determines the order.
+/// Returns all cases. Successive cases come from the classes in turn. The seed determines the order of the cases of one
+/// class.
 fn cases(counts: &[(bool, Vec<u64>)], rng: &mut fastrand::Rng) -> Vec<Case> {
     let mut by_class: Vec<Vec<Case>> = (0..CLASSES.len())
         .map(|class| {

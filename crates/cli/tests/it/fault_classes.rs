@@ -1,14 +1,14 @@
-//! The classes of system calls that fail, and the ways in which each class can fail.
+//! The classes of failing system calls, and the faults of each class.
 
 use crate::syscalls::Act;
 
-/// System calls that fail in the same ways.
+/// System calls that can fail in the same ways.
 pub struct Class {
     pub name: &'static str,
     pub calls: &'static [i64],
-    /// The faults that the n-th of these calls can have.
+    /// The faults that one of these calls can have.
     pub acts: &'static [Act],
-    /// The setting `log-io`, which decides by which calls the log is written.
+    /// The value of the setting `log-io`. It decides the system calls that write the log.
     pub log_io: &'static str,
 }
 

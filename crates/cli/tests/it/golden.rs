@@ -1,5 +1,5 @@
-//! Databases and an archive that an earlier build left when it was killed. They must open with the digests that this
-//! build printed.
+//! Databases and an archive that an earlier build left when it was killed. They must open with the digests that the
+//! earlier build printed.
 //!
 //! Commit 29b15fa6 made the files in `tests/golden`. `keys` comes from a server with keys of every type, a script, a
 //! function, and an archive with one backup. `voter` comes from `bench voter --scheme command`, and `tree` from
@@ -10,7 +10,7 @@ use std::process::Command;
 
 use crate::support::{arg, ended};
 
-/// Unpacks a directory. Its log segments are sparse files.
+/// Unpacks a stored directory into `to` with `tar`, which recreates the sparse log segments.
 fn unpacked(name: &str, to: &Path) -> PathBuf {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.tar.gz"));
     let to = to.join(name);

@@ -1,5 +1,5 @@
-//! Databases of interleaved transactions, tested through the command. Every legal way to restart leads to one digest.
-//! Illegal ways are refused with the reason. Damage is repaired and reported.
+//! Databases of interleaved transactions, tested through the command. Every legal method and level of restart must give
+//! the same digest. Illegal methods and levels are refused with the reason. Damage is repaired and reported.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::support::{arg, ended, perdura};
 const IMAGES: usize = 2;
 const STREAMS: usize = 3;
 
-/// A crashed database: its directories, and the digest of its acknowledged data.
+/// A crashed database: the directories, and the digest of the acknowledged data.
 struct Crashed {
     data: PathBuf,
     logs: Vec<PathBuf>,
@@ -24,7 +24,7 @@ struct Crashed {
     digest: String,
 }
 
-/// Runs transactions that are drawn by a seed. A few are open at once, and some are rolled back.
+/// Runs random transactions. A few are open at once, and some are rolled back.
 fn work(db: &Steal, rng: &mut fastrand::Rng, transactions: usize) {
     let row = |rng: &mut fastrand::Rng| -> Vec<u8> { (0..120).map(|_| rng.u8(..)).collect() };
     let partitions = db.heap().geometry().partitions;
@@ -93,7 +93,7 @@ impl Crashed {
             }
         }
         let digest = db.digest();
-        // The changes of a transaction that never ends. They become durable before the crash.
+        // This transaction never ends, but its changes become durable before the crash.
         let mut loser = db.begin();
         for p in 0..8 {
             if let Some(place) = db.places(PartitionId(p)).into_iter().next() {
@@ -129,7 +129,7 @@ impl Crashed {
     }
 }
 
-/// Returns the methods and levels that are legal for a scheme. The first method is `auto`.
+/// Returns the methods and levels that are legal for a scheme. `auto` selects the first method.
 fn legal(scheme: Scheme) -> (&'static [&'static str], &'static [&'static str]) {
     match scheme {
         Scheme::Dl1p => (&["dl1p"], &["1", "2", "3", "4"]),
@@ -203,7 +203,7 @@ fn illegal_methods_and_levels_are_refused_with_the_reason() {
         let (code, text) = crashed.verb(&["restart", "--accept-divergence"]);
         assert_eq!(code, 2, "{text}");
         assert!(text.contains("no procedures"), "{text}");
-        // The engine of the product must refuse this database.
+        // `serve` must refuse a database of interleaved transactions.
         let (code, text) = ended(&[
             "serve",
             "--data",

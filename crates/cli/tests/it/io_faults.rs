@@ -1,5 +1,5 @@
-//! System calls of the real server fail. A preloaded library (`shim/io_fault.c`) refuses the calls that a rule names,
-//! while a certain file exists.
+//! Tests of failing system calls of the real server. While a certain file exists, a preloaded library
+//! (`shim/io_fault.c`) refuses the calls that a rule names.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::support::{Reply, Server, arg, request};
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
-/// A server that can be started with rules by which its system calls fail.
+/// A data directory. The test starts a server there, with rules for the failing system calls.
 pub struct Faulty {
     dir: tempfile::TempDir,
 }
@@ -22,7 +22,8 @@ impl Faulty {
         }
     }
 
-    /// Starts the server and waits until it is ready. A rule is a call, a part of a path, and an error number.
+    /// Starts the server and waits until it is ready. A rule names a system call, a part of a path, and an error
+    /// number.
     pub fn start(&self, rules: &[(&str, &str, i32)], extra: &[&str]) -> Server {
         let mut server = self.start_anyhow(rules, extra);
         server.await_ready();
@@ -66,8 +67,8 @@ fn is_unknown(reply: &Reply) -> bool {
     matches!(reply, Reply::Error(text) if text.starts_with("UNKNOWN the outcome of this request is unknown: "))
 }
 
-/// Keys that are read while writes wait. A read waits for the writes of its partition, and a random salt decides
-/// which partition a key has. With this many keys, at least one is in a partition without waiting writes.
+/// The keys that a test reads while writes wait. A read waits for the writes in its partition, and a random salt
+/// decides the partition of a key. Very probably, at least one of these keys is in a partition without waiting writes.
 const KEPT: [&str; 6] = ["kept0", "kept1", "kept2", "kept3", "kept4", "kept5"];
 
 fn set_kept(server: &Server) {
@@ -115,7 +116,7 @@ fn a_failed_sync_of_the_log_tells_the_clients_and_ends_the_server_with_code_4() 
         said.contains("The database has stopped: log stream 0: sync "),
         "{said}"
     );
-    // Two seconds are promised, but the test's machine may be busy.
+    // The documentation promises two seconds, but the machine that runs the test may be busy.
     assert!(took < Duration::from_secs(20), "{took:?}");
 
     faulty.relent();
@@ -149,9 +150,9 @@ fn want_of_space_that_a_sync_reports_is_final_and_that_a_write_reports_is_not() 
     set_kept(&server);
     let mut first = server.connect().unwrap();
     let mut second = server.connect().unwrap();
-    // The server should accept the write before it knows that the disk is full, and answer it while the disk stays
-    // full. But the preparation of the next segment may find the full disk first. Then the server refuses the write,
-    // and the test sends it again.
+    // The server should accept the write before it notices the full disk, and then answer that the outcome is unknown.
+    // But the preparation of the next segment may notice the full disk first. Then the server refuses the write, and
+    // the test sends it again.
     loop {
         faulty.strike();
         first
@@ -173,7 +174,7 @@ fn want_of_space_that_a_sync_reports_is_final_and_that_a_write_reports_is_not() 
     let refused = second.ask(&["SET", "more", "1"]).unwrap();
     assert!(is_full(&refused), "{refused:?}");
     assert!(reads_go_on(&server), "{}", server.said());
-    // A value that is not durable must not be shown, and no client may wait for it forever.
+    // The server must not show a value that is not durable, and no client may wait for it forever.
     for client in [&mut first, &mut second] {
         let read = client.ask(&["GET", "wait"]).unwrap();
         assert!(is_unknown(&read), "{read:?}");
@@ -270,7 +271,7 @@ fn an_old_directory_that_cannot_be_removed_is_reported_and_removed_later() {
         let folder = faulty.dir.path().join("data").join(slot);
         std::fs::read_dir(folder).unwrap().count()
     };
-    // Each image has two files, its pages and its directory, once the last checkpoint has removed the old ones.
+    // After the last checkpoint has removed the old files, each image has two files: its pages and its directory.
     let clear = || (directories("image-a"), directories("image-b")) == (2, 2);
     let begun = std::time::Instant::now();
     while !clear() {

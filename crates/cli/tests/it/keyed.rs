@@ -1,5 +1,5 @@
-//! Databases of transactions over the keys of a tree, tested through the command. Every method restarts the same
-//! crashed database to the same digest, as a dry run and for real, with any number of pages in memory.
+//! Databases with transactions that change a tree by keys, tested through the command. Every restart method must give
+//! the same digest for a crashed database. A dry run, and any number of pages in memory, must also give this digest.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const ROWS: u64 = 4000;
 /// The size of a page, bytes.
 pub const PAGE_BYTES: usize = 1024;
 
-/// A crashed database: its directories, and its acknowledged rows.
+/// A crashed database: the directories, and the acknowledged rows.
 pub struct Crashed {
     pub data: PathBuf,
     pub logs: Vec<PathBuf>,
@@ -31,7 +31,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("key{number:08}").into_bytes()
 }
 
-/// Repeats a call until it finds room. Flushes the log after each failure.
+/// Repeats a call while it fails because the log is full. Flushes the log after each failure.
 fn insist<T>(keyed: &Keyed, mut call: impl FnMut() -> Result<T, Error>) -> T {
     loop {
         match call() {
@@ -42,8 +42,7 @@ fn insist<T>(keyed: &Keyed, mut call: impl FnMut() -> Result<T, Error>) -> T {
     }
 }
 
-/// Runs transactions that are drawn by a seed. A few are open at once. They put, change and remove rows, and some are
-/// rolled back.
+/// Runs random transactions, which put, change and remove rows. A few are open at once, and some are rolled back.
 fn work(keyed: &Keyed, rng: &mut fastrand::Rng, rounds: usize) {
     for _ in 0..rounds {
         let mut open: Vec<_> = (0..4).map(|_| keyed.txns().begin()).collect();
@@ -74,7 +73,7 @@ impl Crashed {
         Crashed::new_seeded(dir, scheme, 1)
     }
 
-    /// Creates a database whose identity comes from `seed`.
+    /// Creates and crashes a database. The database's identity comes from `seed`.
     pub fn new_seeded(dir: &Path, scheme: Scheme, seed: u64) -> Crashed {
         let logs: Vec<PathBuf> = (0..STREAMS).map(|i| dir.join(format!("log{i}"))).collect();
         let data = dir.join("data");
@@ -103,8 +102,7 @@ impl Crashed {
             }
         }
         let found = insist(&keyed, || keyed.txns().contents());
-        // The changes of a transaction that never ends. They become durable before the crash, and so do some of their
-        // pages.
+        // This transaction never ends, but its changes and some of the changed pages become durable before the crash.
         let mut loser = keyed.txns().begin();
         for number in (0..ROWS).step_by(40) {
             let key = key(number * 2 + 1);
@@ -148,7 +146,7 @@ impl Crashed {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Returns all files of the database except lock files.
+    /// Returns the content of all files of the database except lock files.
     pub fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
         let mut dirs: Vec<PathBuf> = self.logs.clone();
@@ -172,7 +170,7 @@ impl Crashed {
     }
 }
 
-/// Returns the methods of a scheme. The first is `auto`.
+/// Returns the restart methods of a scheme. `auto` selects the first method.
 fn methods(scheme: Scheme) -> &'static [&'static str] {
     match scheme {
         Scheme::Logical => &["log2", "log1", "log0", "sql1", "sql2", "aries"],
@@ -202,7 +200,7 @@ fn every_method_restarts_a_crashed_tree_to_what_was_committed_and_a_dry_restart_
                 assert_eq!(report["records"]["undone"], 100, "{way:?}: {report}");
                 let tree = &report["tree"];
                 assert_eq!(tree["losers"], 1, "{way:?}: {report}");
-                // Eight pages of memory cannot hold the changes of redo, so some pages must be written to the scratch
+                // Eight pages of memory cannot hold all pages that redo changes, so some must be written to the scratch
                 // file.
                 let wrote = tree["pages_written"].as_u64() > Some(0);
                 assert_eq!(wrote, pool == "8", "{way:?}: {report}");

@@ -1,4 +1,4 @@
-//! Damaged trees: which commands refuse them, which damage the messages name, and that nothing is overwritten.
+//! Tests with damaged trees. Verbs must refuse them, name the damage, and overwrite nothing.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use perdura_wal::Scheme;
 use crate::keyed::{Crashed, PAGE_BYTES};
 use crate::support::arg;
 
-/// Changes the file of pages, runs `f`, and restores the file.
+/// Changes the tree's file of pages, runs `f`, checks that `f` overwrote nothing, and restores the file.
 fn with_pages(crashed: &Crashed, change: impl FnOnce(&mut Vec<u8>), f: impl FnOnce()) {
     let path = crashed.data.join("tree").join("pages");
     let whole = std::fs::read(&path).unwrap();
@@ -22,7 +22,7 @@ fn with_pages(crashed: &Crashed, change: impl FnOnce(&mut Vec<u8>), f: impl FnOn
     std::fs::write(&path, whole).unwrap();
 }
 
-/// Returns the numbers of the pages of a kind that are on disk.
+/// Returns the numbers of all pages on disk that have this kind.
 fn pages(crashed: &Crashed, kind: Kind) -> Vec<usize> {
     let bytes = std::fs::read(crashed.data.join("tree").join("pages")).unwrap();
     let of_kind =
@@ -34,8 +34,8 @@ fn pages(crashed: &Crashed, kind: Kind) -> Vec<usize> {
         .collect()
 }
 
-/// Checks that all bytes that were there are unchanged. A file may be longer now, because a restart appends pages to
-/// a truncated file if it has their copies.
+/// Checks that no byte of `before` has changed. A file may be longer now: if it was truncated, a restart appends the
+/// missing pages from copies.
 fn assert_kept(crashed: &Crashed, before: &BTreeMap<PathBuf, Vec<u8>>) {
     let now = crashed.files();
     for (path, bytes) in before {
@@ -44,7 +44,7 @@ fn assert_kept(crashed: &Crashed, before: &BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
-/// Checks that a command fails with this exit code, and that its message has these words.
+/// Checks that a verb ends with exit code `code`, and that its message contains every text in `says`.
 fn refused(crashed: &Crashed, words: &[&str], code: i32, says: &[&str]) {
     let (found, text) = crashed.verb(words);
     assert_eq!(found, code, "{words:?}: {text}");
@@ -65,12 +65,12 @@ fn verify_reads_each_page_and_names_the_keys_that_a_damaged_one_has() {
     let (code, text) = crashed.verb(&["verify"]);
     assert!(code == 0 && text.contains("tree "), "{text}");
 
-    // No page was torn, so the copies in the double-write file are not needed. They are removed because they could
-    // repair the damage of this test.
+    // The test removes the copies in the double-write file, because they could repair the damage. No page was torn, so
+    // nothing else needs them.
     let double = crashed.data.join("tree").join("double");
     let bytes = std::fs::metadata(&double).unwrap().len();
     std::fs::write(&double, vec![0; usize::try_from(bytes).unwrap()]).unwrap();
-    // A leaf in the middle of the table, which a restart may not need to read.
+    // The test damages a leaf in the middle of the table, which a restart may not read.
     let leaves = pages(&crashed, Kind::Leaf);
     let leaf = leaves[leaves.len() / 2];
     let at = leaf * PAGE_BYTES + 700;
@@ -83,7 +83,7 @@ fn verify_reads_each_page_and_names_the_keys_that_a_damaged_one_has() {
         let page = format!("page {leaf}");
         refused(&crashed, &["digest"], 3, &[&page, "tree/pages"]);
     });
-    // A page that leads to leaves. All rows of these leaves are lost.
+    // The test damages an inner page. All rows of the leaves below it are lost.
     let inner = pages(&crashed, Kind::Inner);
     with_pages(&crashed, flip(inner[0] * PAGE_BYTES + 700), || {
         let page = format!("page {}:", inner[0]);
@@ -99,7 +99,7 @@ fn verify_reads_each_page_and_names_the_keys_that_a_damaged_one_has() {
         );
         refused(&crashed, &["restart", "--dry-run"], 3, &["page 0"]);
     });
-    // A page of the same tree, in the place of another.
+    // The test overwrites a page with another page of the same tree.
     let copy = |bytes: &mut Vec<u8>| {
         let from = leaves[3] * PAGE_BYTES;
         bytes.copy_within(from..from + PAGE_BYTES, leaf * PAGE_BYTES);
@@ -133,14 +133,14 @@ fn files_that_are_missing_short_or_of_another_database_are_refused_by_name() {
         assert!(!path.exists(), "no file is made in its place");
         std::fs::rename(&away, &path).unwrap();
     }
-    // The file is cut in half. This must be noticed before transactions are accepted.
+    // The test cuts the file in half. The verbs must notice this before they accept transactions.
     for verb in verbs {
         let cut = |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() / 2);
         with_pages(&crashed, cut, || {
             refused(&crashed, verb, 3, &["tree/pages"])
         });
     }
-    // The file of pages is replaced by that of another database, alone or together with the double-write file.
+    // The test replaces the file of pages by that of another database, alone or together with the double-write file.
     let foreign = |name: &str| std::fs::read(other.data.join("tree").join(name)).unwrap();
     for verb in verbs {
         let swap = |bytes: &mut Vec<u8>| *bytes = foreign("pages");

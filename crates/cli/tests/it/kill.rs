@@ -19,7 +19,7 @@ fn kill(log_io: &str, rounds: u64) {
     let seed = number_from_env("PERDURA_KILL_SEED", 1);
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("db");
-    // Checkpoints are frequent, so that most kills strike during one.
+    // Checkpoints are frequent, so that most kills happen during a checkpoint.
     let extra = [
         "--checkpoint-log-size",
         "1MiB",
@@ -32,7 +32,7 @@ fn kill(log_io: &str, rounds: u64) {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x6b69_6c6c);
     for round in 0..rounds {
         if rng.u8(..3) == 0 {
-            // This restart is killed.
+            // This server is killed during its restart.
             let server = Server::spawn(&data, &extra);
             std::thread::sleep(Duration::from_millis(rng.u64(..40)));
             server.kill();

@@ -1,9 +1,9 @@
 //! A server is killed under load, and its database is restored from the archive. Backups are made and listed while
 //! the server runs.
 //!
-//! Acknowledged writes that the archive does not have are lost with the disk. So the restored state is that of an
-//! earlier moment. Of each client's writes it has the first ones, in order and without a gap. Once a later life has
-//! archived the rest of the log, the restored state must equal that of the database.
+//! A restore without the database's disk has only the writes that reached the archive. So the last writes before the
+//! kill may be missing. The restored writes of a client must be its first ones, in order and without a gap. After a
+//! restart, the server archives the rest of the log. A restored database must then equal the server's database.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +19,7 @@ pub fn done(args: &[&str]) -> String {
     text
 }
 
-/// Returns the value of a field of INFO archive.
+/// Returns the value of the field `archive_NAME` of INFO archive.
 pub fn field(server: &Server, name: &str) -> String {
     let Reply::Bulk(Some(info)) = server.ask(&["INFO", "archive"]) else {
         panic!("no INFO");
@@ -106,7 +106,7 @@ pub fn restore(archive: &Path, to: &Path) {
     done(&["restore", "--from", arg(archive), "--to", arg(to)]);
 }
 
-/// For the long form set `PERDURA_KILL_ARCHIVE_ROUNDS=20`.
+/// `PERDURA_KILL_ARCHIVE_ROUNDS=20` gives the long form.
 #[test]
 fn a_server_killed_under_load_is_restored_from_its_archive_again_and_again() {
     let rounds = number_from_env("PERDURA_KILL_ARCHIVE_ROUNDS", 3);
@@ -134,7 +134,7 @@ fn a_server_killed_under_load_is_restored_from_its_archive_again_and_again() {
             restored_rows += count;
         }
         server.kill();
-        // The next life archives the rest of the log, so nothing may be missing after it.
+        // The next life archives the rest of the log, so the restore after it must have every write.
         let server = Server::start(&data, &with_archive);
         for (id, answered) in answered.iter().enumerate() {
             let kept = numbers(&server, id);

@@ -1,7 +1,7 @@
 //! `kill -9` while clients use streams with groups, scripts, functions and tracking.
 //!
-//! Three kinds of clients work at the same time: [`Clients`] with an exact model, the consumers of one [`Queue`], and
-//! readers that cache ([`Tracking`]). Each kind checks its own data afterwards.
+//! Three kinds of clients work together: [`Clients`] with an exact model, the consumers of one [`Queue`], and readers
+//! with a cache ([`Tracking`]). Each kind of client checks its own data afterwards.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `kill -9` during TPC-C under every scheme, and a check of the twelve consistency conditions afterwards.
+//! `kill -9` during TPC-C under every logging scheme. Afterwards the twelve consistency conditions are checked.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -36,7 +36,7 @@ fn kill(scheme: &str) {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x7470_6363);
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("db");
-    // The population is not a transaction, so it must be complete before the first kill.
+    // The initial population is not one transaction, so it must be complete before the first kill.
     let mut args = bench(&data, scheme, "1");
     args.extend(["--txns", "10"]);
     let (code, text) = ended(&args);

@@ -1,6 +1,6 @@
-//! The ways in which the log's writes become durable, tested through the command. INFO and the messages at the start
-//! report the way in use. The tests also start a server under a kernel that refuses one of the ways (`shim/refuse.c`
-//! installs a filter as a container does).
+//! The methods that make the log's writes durable (the setting `log-io`), tested through the command. INFO and the
+//! messages at the start report the method in use. Some tests make the kernel refuse the system calls of a method:
+//! `shim/refuse.c` installs a filter, as a container does.
 
 use std::path::Path;
 
@@ -12,7 +12,8 @@ const ENOMEM: i32 = 12;
 const ENOSYS: i32 = 38;
 const EOPNOTSUPP: i32 = 95;
 
-/// Starts a server under a kernel that refuses some system calls, without waiting until it is ready.
+/// Starts a server and makes the kernel refuse some of the server's system calls. Does not wait until the server is
+/// ready.
 fn refused(data: &Path, refusals: &[(&str, i32)], extra: &[&str]) -> Server {
     let mut variables = vec![("LD_PRELOAD", arg(&library("refuse")).to_owned())];
     for (what, error) in refusals {
@@ -59,7 +60,8 @@ fn info_and_the_starts_lines_say_how_each_log_is_written() {
         let end = format!("; the disk's cache: {cache}, FUA: {fua}");
         assert!(line.ends_with(&end), "{line}");
     }
-    // The reply shows that the write was durable. After it the log only writes a beacon.
+    // The reply shows that the write is durable. So at most one write is in flight: a beacon, which the log writes by
+    // itself.
     assert!(server.log_field("log_in_flight").parse::<u64>().unwrap() <= 1);
     server.stop();
 
@@ -110,7 +112,7 @@ fn where_rings_are_refused_auto_takes_another_way_and_says_why() {
         let told = ["log-io is ring", why, "Set log-io to auto or sync"];
         assert!(told.iter().all(|part| said.contains(part)), "{said}");
 
-        // Under a kernel that allows the calls again, nothing may be missing.
+        // Nothing may be missing once the kernel allows the calls again.
         let server = Server::start(dir.path(), &[]);
         check_kept(&server, &["kept", "more"]);
         server.stop();

@@ -1,4 +1,4 @@
-//! `perdura logd`: its options, and nodes that are killed.
+//! Tests of `perdura logd`: the options, and killed nodes.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixDatagram;

@@ -1,4 +1,4 @@
-//! `perdura logd --peer`: pairs that are no real mirror, and peers that connect and disconnect.
+//! Tests of `perdura logd --peer`: pairs of nodes without a mirror, and peers that connect and disconnect.
 
 use crate::logd::Node;
 use crate::support::{arg, ended, free_port, signal};
@@ -85,7 +85,7 @@ fn the_nodes_of_a_pair_start_in_any_order_and_one_that_ends_is_missed_once() {
 
     signal(second.child.id(), rustix::process::Signal::KILL);
     second.child.wait().unwrap();
-    // The peer's connection may be reset, which causes a log line that does not matter here.
+    // The node may also log that the peer's connection was reset. The test ignores this line.
     fn of_peer(node: &mut Node) -> String {
         let mut lines = std::iter::repeat_with(|| node.says());
         let found = lines.find(|line| !line.contains("The connection of"));

@@ -1,5 +1,5 @@
-//! The built `perdura` command, tested from outside: its messages and exit codes, its behaviour on damage and full
-//! disks, and the data that survives a kill or a power cut.
+//! The built `perdura` command, tested from outside: messages, exit codes, behaviour on damage and full disks, and data
+//! after a kill or a power cut.
 //!
 //! All tests are in one binary. `support` starts servers and connects to them. `clients` produces concurrent load and
 //! knows the expected data afterwards.

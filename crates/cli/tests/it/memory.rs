@@ -1,8 +1,8 @@
-//! The memory of clients stays within its share of `maxmemory`.
+//! Tests that the memory for clients stays within its share of `maxmemory`.
 //!
-//! The tests compare the peak of the process's resident memory (`VmHWM`) with that of the idle server. Every Linux
-//! reports it, while not every one has a separate memory cgroup. With `PERDURA_MEMORY_LONG=1` the tests send as much
-//! data as a real attack.
+//! The tests compare the peak resident memory (`VmHWM`) of the loaded and the idle server. Every Linux reports this
+//! peak, while not every Linux offers memory cgroups. With `PERDURA_MEMORY_LONG=1`, the tests send as much data as a
+//! real attack.
 
 use crate::support::{Client, Reply, Server, number_from_env, request};
 use std::io::{ErrorKind, Write};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
-/// The setting `maxmemory` of these servers. Clients get the default share of it.
+/// The setting `maxmemory` of the tested servers, in bytes. Clients may use the default share, which is 5 %.
 const LIMIT: u64 = 1024 * MIB;
 const SHARE: u64 = LIMIT / 100 * 5;
-/// A server may exceed its budget by this many bytes.
+/// The memory that a server may use beyond the budget in [`Watched::check`], in bytes.
 const SLACK: u64 = LIMIT / 100;
 
 struct Watched {
@@ -60,7 +60,7 @@ fn figure(server: &Server, section: &str, name: &str) -> u64 {
 }
 
 impl Watched {
-    /// Fails if the peak exceeded the sum of the clients' share, `data` bytes and the slack.
+    /// Fails if the server's memory has grown by more than the sum of the clients' share, `data` bytes and the slack.
     fn check(&self, data: u64) {
         let took = peak(&self.server) - self.idle;
         let budget = SHARE + data;
@@ -173,8 +173,8 @@ fn uploads_that_wait_for_the_server_stay_within_the_share_of_clients_and_nobody_
             })
         })
         .collect();
-    // Half of the clients are enough to fill the share. The server does not read from the others until the commands
-    // of the first half have run.
+    // Half of the clients are enough to fill the clients' share. The server must not read from the other half until the
+    // commands of the first half have run.
     std::thread::sleep(Duration::from_millis(1500));
     watched.check(0);
     let unpaused = watched.server.ask(&["CLIENT", "UNPAUSE"]);
@@ -193,7 +193,7 @@ fn large_replies_that_are_not_read_stay_within_the_share_of_clients() {
     let mut writer = watched.server.connect().unwrap();
     writer.send(&request(&[b"SET", b"k", &value])).unwrap();
     assert_eq!(writer.reply().unwrap(), Reply::Status("OK".into()));
-    // The value, its request, its before-image and its log record, each of which needs memory.
+    // The value, its request, its before-image and its log record each need memory.
     let data = 5 * 8 * MIB;
     let readers: Vec<Client> = (0..40)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! A server in a control group whose memory is limited.
+//! Tests of a server in a control group with limited memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,15 @@ use crate::support::{Client, PERDURA, Reply, arg, free_port};
 
 const MIB: u64 = 1 << 20;
 
-/// Two control groups, one inside the other. The outer one has the memory limit. Both are removed when this value is
-/// dropped.
+/// An outer and an inner control group. The outer group has the memory limit. The two groups are removed when this
+/// value is dropped.
 struct Groups {
     outer: PathBuf,
     file: &'static str,
 }
 
 impl Groups {
-    /// Creates the groups in the hierarchy that limits memory on this machine. `None`: this is not possible here.
+    /// Creates the groups in the hierarchy that limits memory on this machine. Returns `None` if this is not possible.
     fn make(name: &str) -> Option<Groups> {
         let name = format!("perdura-test-{}-{name}", std::process::id());
         let one = Path::new("/sys/fs/cgroup/memory");
@@ -72,7 +72,7 @@ impl Drop for Groups {
     }
 }
 
-/// A process that is killed when dropped.
+/// A process. It is killed when this value is dropped.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -98,7 +98,7 @@ fn ready(port: u16) -> Client {
     }
 }
 
-/// Waits for the end of a server that refuses to start.
+/// Starts a server that must refuse to start. Returns the server's output after it has ended.
 fn refused(mut command: Command) -> Output {
     let child = command.spawn().unwrap();
     child.wait_with_output().unwrap()

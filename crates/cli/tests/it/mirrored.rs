@@ -1,5 +1,5 @@
-//! A server and its nodes, as processes that are killed and stopped. After a restart everything that was acknowledged
-//! in memory is there, or the start reports the loss. Receipts always agree with the data.
+//! A server and nodes run as processes. The tests kill and stop these processes. After a restart, every write that the
+//! nodes acknowledged must be there, or the start must report the loss. Receipts must always agree with the data.
 //!
 //! The long form: PERDURA_MIRROR_ROUNDS=200 cargo test -p perdura-cli --test it mirrored
 
@@ -35,7 +35,7 @@ fn what_was_acknowledged_in_memory_survives_every_single_failure() {
         match round % 5 {
             0 => server.kill(),
             1 => {
-                // All processes are stopped at this point first, and then killed.
+                // The server is first stopped by SIGSTOP, and then killed.
                 signal(server.pid(), Signal::STOP);
                 server.kill();
             }
@@ -89,8 +89,8 @@ fn what_both_nodes_and_the_writer_lost_is_named_and_receipts_agree() {
         server.kill();
         world.nodes.iter_mut().for_each(Node::again);
         let Some(said) = world.refusal() else {
-            // On busy cores, a node may already have been taken for failed when all three were killed. Then the disk
-            // had everything.
+            // On busy cores, the server may have taken a node for failed before all three processes were killed. Then
+            // the disk has everything.
             let server = world.serve();
             world.check(&server);
             server.stop();
@@ -120,7 +120,7 @@ fn what_both_nodes_and_the_writer_lost_is_named_and_receipts_agree() {
         refusals += 1;
         acknowledged += acked.len();
         lost += acked.len() - kept;
-        // Checks receipts on both sides of the point at which the log ends.
+        // The loop checks the receipts of the last kept writes and of the first lost writes.
         let near = kept.saturating_sub(4)..acked.len().min(kept + 4);
         for (at, (key, token)) in acked.iter().enumerate().take(near.end).skip(near.start) {
             assert_eq!(is_there(&mut client, *key), at < kept, "k{key} of {kept}");

@@ -1,5 +1,5 @@
-//! Nodes that also copy their log to a directory, as processes, and a writer whose disk lags behind. After all three
-//! have failed, the data that the nodes had copied must be there again.
+//! A writer with a lagging disk, and two nodes that also copy the log to a directory. After the writer and both nodes
+//! have failed, a start must recover the data that the nodes had copied.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::node_processes::{World, plain};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A writer in this process. After a power cut its disk has only synced data.
+/// A writer in this process, on a simulated disk. A power cut leaves only synced data on this disk.
 struct Writer {
     world: World,
     disk: Arc<SimDisk>,
@@ -85,7 +85,7 @@ impl Writer {
         }
     }
 
-    /// Writes rows that the nodes acknowledge but that do not reach the disk.
+    /// Writes rows that reach the nodes but not the disk. Returns the epoch of the last row.
     fn put(&self, core: &Core, keys: std::ops::Range<u32>) -> Epoch {
         let mut last = Epoch(0);
         for key in keys {
@@ -101,7 +101,7 @@ impl Writer {
         last
     }
 
-    /// Returns the number of bytes in a node's copies of all streams.
+    /// Returns the total size, in bytes, of the copies that a node has of all streams.
     fn copied(&self, number: usize) -> u64 {
         let path = self.world.dir.path().join(format!("copies-{number}"));
         let found = list(&perdura_device::FileDisk::at(&path)).unwrap();
@@ -109,7 +109,7 @@ impl Writer {
         ends.map(|ring| ring.end.0 - ring.start.0).sum()
     }
 
-    /// Waits until the nodes' copies no longer grow.
+    /// Waits until the copies of the two nodes stop growing.
     fn let_copy(&self) {
         let mut before = [u64::MAX; 2];
         loop {
@@ -142,7 +142,7 @@ fn what_both_nodes_copied_comes_back_when_all_three_were_killed() {
     let on_disk = core.wal().durable(Rung::Disk);
     let kept = writer.put(&core, 0..200);
     writer.let_copy();
-    // Everything fails shortly after these writes, so only some of them are copied.
+    // The nodes are killed shortly after these writes, so they have copied only some of them.
     let last = writer.put(&core, 200..260);
     assert_eq!(
         core.wal().durable(Rung::Disk),
@@ -188,7 +188,7 @@ fn what_both_nodes_copied_comes_back_when_all_three_were_killed() {
         "{told}"
     );
 
-    // The next life removes the data of this life from the nodes.
+    // This life uses the nodes again, and the next start must find its data.
     writer.settle(&core, |core| core.nodes().unwrap().is_mirrored());
     writer.put(&core, 300..310);
     core.flush_all().unwrap();
@@ -198,7 +198,8 @@ fn what_both_nodes_copied_comes_back_when_all_three_were_killed() {
     assert!(has(&core, 309) && has(&core, 199));
 }
 
-/// One node has lost its copy, too. The other node's copy is enough, up to where it ends.
+/// The writer and both nodes fail, and one node's copy is lost. The other node's copy is enough to recover everything
+/// up to the end of that copy.
 #[test]
 fn the_copy_of_one_node_is_enough_and_a_torn_end_of_it_does_not_count() {
     let mut writer = Writer::new();
@@ -215,7 +216,7 @@ fn the_copy_of_one_node_is_enough_and_a_torn_end_of_it_does_not_count() {
     writer.disk.crash(CrashProfile::Nothing, 1);
     let copies = |number: usize| writer.world.dir.path().join(format!("copies-{number}"));
     std::fs::remove_dir_all(copies(0)).unwrap();
-    // Cuts the last piece of the other node's copy.
+    // The test removes the last byte of each file of the other node's copy, so its last piece is torn.
     for entry in std::fs::read_dir(copies(1)).unwrap().map(Result::unwrap) {
         if entry.file_name().to_string_lossy().ends_with(".copy") {
             let file = std::fs::File::options()

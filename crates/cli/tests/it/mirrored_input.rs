@@ -1,5 +1,5 @@
-//! A database with nodes, as processes, and mistakes of operators, strangers and broken machines. Each must cause a
-//! clear message or a change of view, and no data may be lost.
+//! A server and its nodes, each a process. The tests use wrong settings, peers that do not speak the protocol, and
+//! failing machines. Each problem must cause a clear message or a change of view, and no data may be lost.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,13 +13,13 @@ use rustix::process::Signal;
 use crate::node_processes::{World, await_field, await_mirror, plain};
 use crate::support::{Reply, Server, arg, ended, signal};
 
-/// Returns the exit code of a start that is refused, and its message.
+/// Starts a server that must refuse to start. Returns the server's exit code and message.
 fn refused(world: &World, flags: &[&str]) -> (i32, String) {
     let (status, said) = Server::spawn(&world.data, &world.flags(flags)).wait();
     (status.code().unwrap_or(-1), said)
 }
 
-/// Writes, and kills the writer. Only the nodes have the end of the log then.
+/// Writes to a server and kills it. Afterwards only the nodes have the last part of the log.
 fn fallen(world: &mut World) {
     let server = world.serve();
     let mut client = server.connect().unwrap();
@@ -28,7 +28,7 @@ fn fallen(world: &mut World) {
     assert!(world.acked.len() > 3, "{} writes", world.acked.len());
 }
 
-/// Checks that all data is there.
+/// Starts the server and checks that no acknowledged write is missing.
 fn all_is_there(world: &World) {
     let server = world.serve();
     world.check(&server);
@@ -163,8 +163,8 @@ fn nodes_whose_rings_are_too_small_or_too_few_are_no_mirror_until_they_are_large
     all_is_there(&world);
 }
 
-/// A process at a node's address that is not a node. It answers every connection with some bytes, and sometimes
-/// closes it.
+/// A thread that listens at a node's address but does not speak the node's protocol. It answers every connection with
+/// fixed bytes. Then it closes the connection or leaves it open.
 struct Stranger {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -208,8 +208,8 @@ impl Drop for Stranger {
     }
 }
 
-/// Returns for each stranger the bytes that it sends, whether it closes the connection, and the message that the
-/// database must print.
+/// Returns the strangers to test, each as a tuple: a name, the bytes that the stranger sends, a flag and a message. The
+/// flag is true if the stranger closes the connection. The database must report the message.
 fn sayings() -> [(&'static str, Vec<u8>, bool, &'static str); 5] {
     let mut half = 100_u32.to_le_bytes().to_vec();
     half.extend([7; 46]);
@@ -287,7 +287,7 @@ fn a_takeover_goes_by_the_node_that_is_left_whatever_answers_for_the_other_one()
     }
 }
 
-/// Neither node can be reached. The start must name both, and give up within the time limit.
+/// Neither node can be reached. The server must name both nodes in its message and give up within the time limit.
 #[test]
 fn a_takeover_without_any_node_names_each_and_gives_up_in_its_time() {
     let mut world = World::new();
@@ -323,7 +323,7 @@ fn two_nodes_that_are_one_or_on_one_machine_are_refused_or_named() {
         "{code}: {said}"
     );
     let address = &world.nodes[0].address;
-    // Another spelling of the address leads to the same socket.
+    // This is another spelling of the same address.
     let again = address.replace("127.0.0.2", "127.2");
     let twice = format!("{address},{again}");
     let cases = [
@@ -363,7 +363,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The writer's machine sleeps, another process takes over the writer's disk, and then the writer wakes up.
+/// The writer is stopped, as if its machine slept. Another process takes over with a copy of the writer's data. Then
+/// the old writer continues.
 #[test]
 fn a_writer_that_was_replaced_while_it_slept_acknowledges_nothing_more_and_stops() {
     for rung in ["mirror", "disk"] {
@@ -371,8 +372,8 @@ fn a_writer_that_was_replaced_while_it_slept_acknowledges_nothing_more_and_stops
     }
 }
 
-/// Replaces a writer while it sleeps. Checks that it acknowledges no later write, although it may have synced the
-/// disk that now belongs to another process.
+/// Replaces a stopped writer. Checks that the old writer acknowledges no later write, even if a client asks only for
+/// durability on the old writer's disk.
 fn a_replaced_writer_acknowledges_nothing(rung: &str) {
     let mut world = World::new();
     let old = world.serve();
@@ -401,8 +402,9 @@ fn a_replaced_writer_acknowledges_nothing(rung: &str) {
     new.stop();
 }
 
-/// The directory may be reachable from another machine, so the writer has a lease. Its machine sleeps for longer than
-/// the lease. The writer must stop when it wakes up, and the next writer must not begin before the lease has ended.
+/// A second machine may reach the data directory, so the writer has a lease. The writer is stopped for longer than the
+/// lease, as if the machine slept. After the stop the writer must end. The next writer must not begin before the lease
+/// has ended.
 #[test]
 fn a_writer_that_has_not_asked_the_arbiter_within_its_lease_stops_and_the_next_one_waits_for_that()
 {

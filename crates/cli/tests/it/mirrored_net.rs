@@ -1,8 +1,8 @@
-//! A server and its nodes, each in a network namespace, whose links are cut while a client writes.
+//! A server and its nodes, each in a network namespace. The links between them are cut while a client writes.
 //!
 //! Run: sudo scripts/test-mirror-net.sh. PERDURA_MIRROR_ROUNDS=200 gives the long form.
 //!
-//! The script makes the namespaces and runs this test in that of the writer. `scripts/test.sh` calls the script.
+//! The script creates the namespaces and runs this test in the writer's namespace. `scripts/test.sh` calls the script.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::node_processes::{GOES_ON, Node, World, await_mirror, resumes};
 use crate::support::{Server, number_from_env};
 
-/// The link to a node: the node's namespace, the network device on the writer's side, and the addresses of both ends.
+/// The link to a node: the node's namespace, the writer's network device, and the addresses of the two ends.
 struct Link {
     namespace: &'static str,
     device: &'static str,
@@ -42,7 +42,7 @@ fn ip(args: &[&str]) {
 /// The frames that a cut link loses.
 #[derive(Debug, Clone, Copy)]
 enum Cut {
-    /// All frames. Both ends can see that the link is down.
+    /// All frames, in both directions. Both ends can see that the link is down.
     Down,
     /// The frames that the writer sends.
     Up,
@@ -51,7 +51,9 @@ enum Cut {
 }
 
 impl Link {
-    /// Loses frames, or stops losing them. Frames that are sent to the address of no device vanish without an error.
+    /// Makes the link lose frames if `is_cut` is true. Otherwise makes the link work again. To lose the frames of one
+    /// direction, the sender gets a hardware address that no device has. Frames to this address are lost without an
+    /// error.
     fn lose(&self, cut: Cut, is_cut: bool) {
         let nobody = "02:00:00:00:00:99";
         match (cut, is_cut) {
@@ -82,8 +84,9 @@ impl Link {
     }
 }
 
-/// Starts a server while no node can be reached. If the view still is a mirror, the start must be refused. If the
-/// view had already changed, the server must have everything on its disk. Returns whether the start was refused.
+/// Starts a server while no node can be reached. If the view still names the nodes as a mirror, the server must refuse
+/// to start. If the view had already changed, the server's disk has everything, and the start must succeed. Returns
+/// whether the server refused to start.
 fn start_without_nodes(world: &World) -> bool {
     let Some(said) = world.refusal() else {
         return false;
@@ -145,7 +148,7 @@ fn partitions_lose_nothing_that_was_acknowledged() {
                 await_mirror(&server);
                 server.kill();
             }
-            // One link is cut, and the writer dies. The other node has everything.
+            // One link is cut, and the writer is killed. The other node has everything.
             2 => {
                 LINKS[one].lose(cut, true);
                 let pause = Duration::from_millis(world.random.u64(..400));
@@ -157,17 +160,17 @@ fn partitions_lose_nothing_that_was_acknowledged() {
                 await_mirror(&server);
                 server.kill();
             }
-            // Both links are cut, and the writer dies. Its start must wait for the links.
+            // Both links are cut, and the writer is killed. A start before the links work may be refused.
             3 => {
                 LINKS.iter().for_each(|link| link.lose(cut, true));
-                // The view has not changed yet, so no write can be acknowledged now.
+                // The view has hardly had time to change, so these writes are not acknowledged.
                 client.set_patience(Duration::from_millis(20));
                 world.write(&mut client, Duration::from_millis(20));
                 server.kill();
                 refused += u64::from(start_without_nodes(&world));
                 LINKS.iter().for_each(|link| link.lose(cut, false));
             }
-            // One link is cut, and the node behind it dies.
+            // One link is cut, and the node at its end is killed and started again.
             4 => {
                 LINKS[one].lose(cut, true);
                 world.write(&mut client, Duration::from_millis(300));

@@ -1,4 +1,4 @@
-//! A server that uses TLS to reach its nodes, all as processes, with certificates that the test creates.
+//! A server process and node processes, connected by TLS. The test creates the certificates.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,7 +25,7 @@ impl Papers {
     }
 }
 
-/// Returns the arguments of a node that only accepts TLS and requires the certificate of `client` from the database.
+/// Returns the arguments of a node that accepts only TLS, and only a database with the certificate of `client`.
 fn tls_args(node: &Papers, client: &Papers, address: &str) -> Vec<String> {
     let args = [
         "--tls-listen",
@@ -44,7 +44,7 @@ fn tls_args(node: &Papers, client: &Papers, address: &str) -> Vec<String> {
     args.map(str::to_owned).to_vec()
 }
 
-/// Returns the flags by which a database uses TLS.
+/// Returns the flags that make a database use TLS to its nodes.
 fn speaks<'a>(authority: &'a Papers, own: &'a Papers) -> [&'a str; 6] {
     [
         "--log-tls-ca-cert-file",
@@ -56,7 +56,7 @@ fn speaks<'a>(authority: &'a Papers, own: &'a Papers) -> [&'a str; 6] {
     ]
 }
 
-/// Returns the message of a start that no node accepts.
+/// Starts a server that no node accepts, so it must refuse to start. Returns the server's message.
 fn refusal(world: &World, flags: &[&str]) -> String {
     let (status, said) = Server::spawn(&world.data, &world.flags(flags)).wait();
     assert_eq!(status.code(), Some(2), "{said}");
@@ -82,7 +82,8 @@ fn a_database_that_reaches_its_nodes_by_tls_acknowledges_in_memory_and_takes_ove
         world.write(&mut client, Duration::from_millis(200));
         server.kill();
     }
-    // The next start is a takeover. It checks the nodes' certificates, and the nodes check the database's.
+    // The next start is a takeover. The server checks the nodes' certificates, and the nodes check the server's
+    // certificate.
     let last = world.flags.split_off(world.flags.len() - right.len());
     let said = refusal(&world, &speaks(&strange, &own));
     assert!(said.contains("certificate is not trusted here"), "{said}");

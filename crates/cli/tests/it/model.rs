@@ -1,8 +1,8 @@
-//! The model: it computes the expected data of a client's keys. It implements the commands of all types as plainly as
-//! possible.
+//! The model, which computes the expected data of a client's keys. It implements the commands of all types as plainly
+//! as possible.
 //!
-//! The model reads the words that are sent to the server and returns the expected reply. In the model sets are
-//! ordered and scores are integers, so that its data can be compared directly with the server's.
+//! The model reads the words sent to the server and returns the expected reply. The model's sets are ordered and the
+//! scores are integers, so the model's data can be compared directly with the server's data.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,7 +11,7 @@ use crate::sketch_model::{self, Sketch};
 use crate::stream_model::{Delivery, Stream};
 use crate::support::Reply;
 
-/// A string of the protocol.
+/// A string of bytes, as the protocol transports it.
 pub type Bytes = Vec<u8>;
 /// A request: a command with its arguments.
 pub type Words = Vec<Bytes>;
@@ -33,7 +33,7 @@ pub enum Value {
     Zset(BTreeMap<Bytes, i64>),
     Stream(Stream),
     Sketch(Sketch),
-    /// The version of a client's library.
+    /// The version of a client's function library.
     Library(Bytes),
 }
 
@@ -98,14 +98,15 @@ pub fn parsed(word: &[u8]) -> i64 {
     std::str::from_utf8(word).unwrap().parse().unwrap()
 }
 
-/// Returns a position as Redis counts it: a negative index counts from the end. A position outside the list stays
-/// outside.
+/// Returns the position of a Redis index in a list of `len` items. A negative index counts from the end. The result may
+/// lie outside the list.
 fn position(index: i64, len: usize) -> i64 {
     let len = i64::try_from(len).unwrap();
     if index < 0 { len + index } else { index }
 }
 
-/// Returns the first position, and the position after the last, of the elements from `start` to `stop`.
+/// Returns the position of the element at `start`, and the position after the element at `stop`. Both are limited to
+/// the list.
 fn stretch(start: &[u8], stop: &[u8], len: usize) -> (usize, usize) {
     let from = position(parsed(start), len).max(0);
     let to = (position(parsed(stop), len) + 1).clamp(0, i64::try_from(len).unwrap());
@@ -113,8 +114,8 @@ fn stretch(start: &[u8], stop: &[u8], len: usize) -> (usize, usize) {
     (from, usize::try_from(to).unwrap().max(from))
 }
 
-/// Returns the cell of a longitude and a latitude in whole degrees: 26 bits of each, alternating, beginning with the
-/// latitude's lowest bit.
+/// Returns the geohash cell of a place. The longitude and the latitude are whole degrees. Bits of the longitude and the
+/// latitude alternate in the cell, 26 of each. The lowest bit belongs to the latitude.
 fn cell([longitude, latitude]: [i64; 2]) -> i64 {
     /// The greatest latitude, in units of 1/100,000,000 degree.
     const LATITUDE_MAX: i64 = 8_505_112_878;
@@ -158,14 +159,14 @@ macro_rules! made {
 }
 
 impl Model {
-    /// Applies a request. Returns the expected reply. `None`: the reply also depends on other clients.
+    /// Applies a request and returns the expected reply. Returns `None` if the reply also depends on other clients.
     pub fn apply(&mut self, words: &Words) -> Option<Reply> {
         if words[1] == SHARED {
             self.shared += 1;
             return None;
         }
         let reply = self.run(words);
-        // Redis has no empty collections.
+        // Redis deletes a collection when it becomes empty.
         self.keys.retain(|_, entry| !entry.value.is_empty());
         Some(reply)
     }
@@ -235,7 +236,7 @@ impl Model {
         Reply::Bulk(Some(scripted::library_name(key).into_bytes()))
     }
 
-    /// Renames, moves or copies a whole key, within a database or to another.
+    /// Renames, moves or copies a key, within the key's database or to the second database.
     fn carry(&mut self, words: &Words) -> Reply {
         let (name, from) = (words[0].as_slice(), (0, words[1].clone()));
         let to = match name {
@@ -500,7 +501,7 @@ impl Model {
                 ok()
             }
             b"LREM" => {
-                // LREM with a count of zero removes all equal items. Other counts are not used here.
+                // The clients send LREM only with the count 0, which removes all equal items.
                 let before = items.len();
                 items.retain(|item| item != &rest[1]);
                 number(before - items.len())

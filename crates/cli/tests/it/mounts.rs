@@ -1,4 +1,4 @@
-//! File systems on loop devices.
+//! Helpers that create and mount file systems on loop devices.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::arg;
 
-/// Runs a program and waits for its end. The error is its output on stderr.
+/// Runs a program and waits for its end. Returns the program's output on stdout, or an error with the output on stderr.
 pub fn command(program: &str, args: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(args).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
@@ -17,7 +17,7 @@ pub fn command(program: &str, args: &[&str]) -> Result<String, String> {
     Err(format!("{program}: {}", said.trim()))
 }
 
-/// The file systems whose power is cut in tests.
+/// The file systems of the power-cut tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Ext4,
@@ -36,7 +36,7 @@ pub fn format(file: &Path, kind: Kind, mib: u64) -> Result<(), String> {
     made.map(drop)
 }
 
-/// A mounted file system that is in a file. It is unmounted when this value is dropped.
+/// A mounted file system. The file system's disk is a file. The file system is unmounted when this value is dropped.
 pub struct Mounted<'a> {
     file: &'a Path,
     at: &'a Path,
@@ -86,7 +86,7 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// Reports that a test cannot run on this machine. Fails if such tests are required.
+/// Reports that a test cannot run on this machine. Fails if these tests are required.
 pub fn cannot_run(what: &str, needs: &str, why: &str) {
     let required = std::env::var_os("PERDURA_REQUIRE_POWERCUT").is_some();
     assert!(!required, "{what} cannot be tested here: {why}");

@@ -1,4 +1,4 @@
-//! A server and its two nodes as processes, with a client that keeps the receipts of its writes.
+//! A server process and two node processes, with a client that keeps receipts of the writes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Client, PERDURA, Reply, Server, arg, free_port, number_from_env};
 
-/// Returns the time within which acknowledgements must resume after a node has failed. It is long in the short form,
-/// which runs beside other tests on busy cores.
+/// Returns the time within which acknowledgements must resume after a node has failed. The short form of the tests
+/// allows more time, because it runs beside other tests on busy cores.
 pub fn resumes() -> Duration {
     let is_long = std::env::var_os("PERDURA_MIRROR_ROUNDS").is_some();
     Duration::from_secs(if is_long { 1 } else { 5 })
 }
 
-/// Writes continue for this long after a failure.
+/// The time that a test continues to write after a failure.
 pub const GOES_ON: Duration = Duration::from_secs(2);
 
 /// A node in a separate process, which is killed when this value is dropped.
@@ -21,9 +21,9 @@ pub struct Node {
     pub child: Child,
     pub address: String,
     pub args: Vec<String>,
-    /// The words in front of the node's command, such as `ip netns exec`.
+    /// The words before the node's command line, for example `ip netns exec NAME`.
     within: Vec<String>,
-    /// The file to which the node's stderr goes.
+    /// The file that receives the node's stderr.
     stderr: PathBuf,
 }
 
@@ -86,7 +86,7 @@ pub struct World {
     pub acked: Vec<(u64, String)>,
 }
 
-/// A function that returns a node's arguments, from its number, its directory and its address.
+/// A function that returns a node's arguments, given its number, the test's directory and the node's address.
 pub type NodeArgs<'a> = dyn Fn(usize, &Path, &str) -> Vec<String> + 'a;
 
 /// Returns the arguments of a node that uses neither a key nor TLS.
@@ -102,13 +102,14 @@ impl World {
     }
 
     pub fn with(node_args: &NodeArgs<'_>) -> World {
-        // The nodes' address differs from the servers', so that a killed node finds its port free when it is started
-        // again.
+        // The nodes use another IP address than the servers. So no server can take the port of a killed node before the
+        // node is started again.
         let addresses = [(); 2].map(|()| format!("127.0.0.2:{}", free_port()));
         World::at(addresses, &[], node_args)
     }
 
-    /// Returns a world whose nodes have these addresses and run in these network namespaces.
+    /// Starts two nodes with these addresses in these network namespaces. Without namespaces, they run in the current
+    /// one.
     pub fn at(addresses: [String; 2], namespaces: &[&str], node_args: &NodeArgs<'_>) -> World {
         let dir = tempfile::tempdir().unwrap();
         let nodes = [0, 1].map(|number| {
@@ -158,7 +159,7 @@ impl World {
         server
     }
 
-    /// Writes for the time `pause`. Returns the longest time between two acknowledgements.
+    /// Writes keys for the time `pause`. Returns the longest time between two acknowledgements.
     pub fn write(&mut self, client: &mut Client, pause: Duration) -> Duration {
         let (begun, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
         while begun.elapsed() < pause {
@@ -185,7 +186,7 @@ impl World {
         longest
     }
 
-    /// Returns the message of a start that refuses the database. `None`: the start succeeds.
+    /// Starts a server. If the server refuses to start, returns its message. Returns `None` if the server starts.
     pub fn refusal(&self) -> Option<String> {
         let mut server = Server::spawn(&self.data, &self.flags(&[]));
         loop {
@@ -204,7 +205,7 @@ impl World {
         }
     }
 
-    /// Checks that every acknowledged write is there.
+    /// Checks that the server has every acknowledged key.
     pub fn check(&self, server: &Server) {
         let mut client = server.connect().unwrap();
         let mut count = |keys: &[(u64, String)]| {
@@ -237,7 +238,7 @@ pub fn await_mirror(server: &Server) {
     await_field(server, "log_mirror_mode", "mirror");
 }
 
-/// Waits until a field of INFO log contains these words.
+/// Waits until the field `name` of INFO log contains `words`.
 pub fn await_field(server: &Server, name: &str, words: &str) {
     let begun = Instant::now();
     loop {

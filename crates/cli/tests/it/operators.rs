@@ -1,5 +1,5 @@
-//! The messages of the command. No state of stderr may stop a working process, and each message is one line that a
-//! program can parse.
+//! Tests of the messages for operators. A blocked or broken stderr must not stop a process, and each message must be
+//! one line that a program can parse.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -18,24 +18,24 @@ use crate::archive_agent::runs_of;
 use crate::support::{Client, PERDURA, Reply, SMALL, Server, arg, free_port, signal};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// More lines than the log's queue and a pipe can hold together.
+/// A number of lines that the log's queue and a pipe together cannot hold.
 const MANY: usize = 6000;
 
-/// A stderr that accepts nothing, or will soon accept nothing.
+/// A stderr that accepts no data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sink {
     /// A file on a disk without space.
     FullDisk,
-    /// A pipe whose reader has closed it.
+    /// A pipe with a closed reading end.
     NoReader,
-    /// A full pipe whose reader does not read.
+    /// A full pipe. The reader does not read.
     Unread,
 }
 
 const SINKS: [Sink; 3] = [Sink::FullDisk, Sink::NoReader, Sink::Unread];
 
 impl Sink {
-    /// Opens the sink. Returns the end for writing, and the reader's end if the sink has one.
+    /// Opens the sink. Returns the writing end, and the reading end if that end is still open.
     fn open(self) -> (OwnedFd, Option<OwnedFd>) {
         if self == Sink::FullDisk {
             let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -102,7 +102,7 @@ impl Drop for Verb {
     }
 }
 
-/// Calls `found` until it returns a value. Returns this value.
+/// Calls `found` until it returns a value, and returns this value. Fails after [`PATIENCE`].
 fn eventually<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {
@@ -129,7 +129,7 @@ fn figure(client: &mut Client, name: &str) -> u64 {
     value.trim_start_matches(':').parse().unwrap()
 }
 
-/// Sends an HTTP request, as any web page can. The answer is ignored.
+/// Sends an HTTP request to a port and ignores the answer.
 fn visit(port: u16) {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
     socket
@@ -174,7 +174,7 @@ fn a_server_serves_and_ends_whatever_becomes_of_its_stderr() {
         });
         visit(status);
         if let Some(reader) = reader {
-            // Some of the output on stderr is read late.
+            // The test reads the server's output on stderr late.
             let mut pipe = File::from(reader);
             let mut said = String::new();
             let mut bytes = [0; 1 << 16];
@@ -191,7 +191,7 @@ fn a_server_serves_and_ends_whatever_becomes_of_its_stderr() {
     }
 }
 
-/// Opens the stderr of a running process again, for writing.
+/// Opens the stderr of a running process a second time, for writing.
 fn server_end(verb: &Verb) -> OwnedFd {
     let path = format!("/proc/{}/fd/2", verb.0.id());
     OpenOptions::new().write(true).open(path).unwrap().into()
@@ -231,7 +231,7 @@ fn a_node_serves_and_ends_whatever_becomes_of_its_stderr() {
         for _ in 0..50 {
             node.assert_runs(&why);
             let mut socket = eventually(&why, connect);
-            // These bytes are no hello. The node logs that, and closes the connection.
+            // These bytes are not a valid hello, so the node logs a message and closes the connection.
             socket.write_all(&[0xff; 100]).unwrap();
             socket.set_read_timeout(Some(PATIENCE)).unwrap();
             let closed = socket.read(&mut [0; 100]);

@@ -1,5 +1,5 @@
-//! Databases with ordered frames, tested through the command: the messages of verbs about frames that only another
-//! program can play.
+//! Databases with ordered frames, tested through the command. A frame may contain a call of a program's procedure. Only
+//! that program can repeat the call. The verbs must explain this.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The interfaces for a service manager, a shell and a manual.
+//! Tests of the support for service managers, shell completions and manual pages.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{PERDURA, SMALL, arg, ended, free_port, signal};
 
-/// A server for which this test acts as the service manager.
+/// A server process. This test acts as the service manager of the process.
 struct Notified {
     child: Child,
     socket: UnixDatagram,

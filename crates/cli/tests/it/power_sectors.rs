@@ -1,5 +1,5 @@
-//! Power cuts below real file systems: ext4 and XFS on a disk that loses a random part of its unflushed sectors
-//! (`sectors.rs`). In another test every write to the disk fails from some moment on.
+//! Power cuts below real file systems: ext4 and XFS on a simulated disk (`sectors.rs`). At a power cut, this disk loses
+//! a random part of its unflushed sectors. In a second test, every write to the disk fails after some time.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -15,7 +15,7 @@ const EXTRA: [&str; 4] = ["--checkpoint-log-size", "1MiB", "--partitions", "16"]
 
 /// The files and directories of a test.
 struct Places {
-    /// The file that has the flushed sectors of the disk.
+    /// The file with the flushed sectors of the simulated disk.
     flushed: PathBuf,
     fuse: PathBuf,
     mount: PathBuf,
@@ -33,9 +33,8 @@ impl Places {
     fn disk(&self, kind: Kind, seed: u64) -> Result<Disk, String> {
         // mkfs.xfs needs at least 300 MiB. The file is sparse, so it occupies less.
         format(&self.flushed, kind, 320)?;
-        // XFS does not survive a torn block. If the first sector of a directory block is newer than the log, XFS's
-        // recovery leaves the block unchanged and then finds a wrong checksum. So for XFS the disk has sectors of 4
-        // KiB.
+        // XFS does not survive a torn block. If the first sector of a directory block is newer than XFS's log, XFS does
+        // not replay the block and then finds a wrong checksum. So the disk for XFS has sectors of 4 KiB.
         let unit = match kind {
             Kind::Ext4 => 1,
             Kind::Xfs => 8,
@@ -44,7 +43,7 @@ impl Places {
     }
 }
 
-/// Cuts the power while a server runs, and then restores it.
+/// Cuts the power while a server runs, kills the server, and mounts the disk again.
 fn cut(disk: &Disk, mounted: &Mounted<'_>, server: Server) -> Cut {
     let cut = disk.cut(Duration::from_secs(3));
     server.kill();

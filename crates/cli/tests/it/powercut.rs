@@ -1,10 +1,10 @@
-//! Power cuts on a real file system. An ext4 on a loop device is shut down without flushing its journal, as if the
-//! machine had lost its power.
+//! Power cuts on a real file system. An ext4 on a loop device is shut down without flushing the journal, as if the
+//! machine had lost power.
 //!
 //! # The trap
-//! A sync that is in progress when the file system is shut down may return success although its data is lost. The
-//! server would then acknowledge a write that the test has destroyed. So the test first stops every thread of the
-//! server and waits until their system calls have ended. Only then does it cut the power.
+//! If the file system is shut down during a sync, the sync may return success although the synced data is lost. The
+//! server would then acknowledge a write that the test has destroyed. So the test stops every thread of the server,
+//! waits for the end of all system calls, and only then cuts the power.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,14 +13,15 @@ use crate::clients::Clients;
 use crate::mounts::{Kind, Mounted, cannot_run, command, format};
 use crate::support::{Server, arg, ended, number_from_env, signal};
 
-/// `_IOR('X', 125, u32)`: EXT4_IOC_SHUTDOWN. Flag 2 is "without flushing the log".
+/// A Perl script that shuts down an ext4 file system with the request EXT4_IOC_SHUTDOWN, `_IOR('X', 125, u32)`. Flag 2
+/// means "without flushing the log".
 const CUT: &str = r#"
     open(my $root, '<', $ARGV[0]) or die "open: $!";
     my $flags = pack('L', 2);
     ioctl($root, 0x8004587d, $flags) or die "ioctl: $!";
 "#;
 
-/// Makes and mounts an ext4 in a file.
+/// Creates an ext4 file system in a file and mounts it.
 fn made<'a>(file: &'a Path, at: &'a Path) -> Result<Mounted<'a>, String> {
     format(file, Kind::Ext4, 256)?;
     Mounted::new(file, at)

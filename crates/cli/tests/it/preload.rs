@@ -1,5 +1,5 @@
-//! Libraries in C that change the effect of a program's system calls (`shim/`). A library is compiled when a test
-//! first needs it.
+//! C libraries (`shim/`) that change the effect of a program's system calls. Each library is preloaded into the
+//! program. A library is compiled when a test first needs it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use crate::support::arg;
 
-/// Compiles `shim/NAME.c`, only once. Returns the library's path for LD_PRELOAD.
+/// Compiles `shim/NAME.c` at the first call. Returns the library's path for LD_PRELOAD.
 pub fn library(name: &'static str) -> PathBuf {
     static MADE: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/shim");

@@ -1,5 +1,4 @@
-//! The consumers of the queue in [`crate::queue_model`]: the requests that each consumer sends, and the results that
-//! it records.
+//! The consumers of the queue in [`crate::queue_model`]: each consumer's requests and recorded results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,24 +13,24 @@ const FINISH: &str = "
     end
     return 0";
 
-/// The records of one consumer.
+/// The records of one consumer. Each entry has its own number, in the field `n`. A request without a reply is in doubt.
 #[derive(Default)]
 pub struct Consumer {
-    /// The number of each entry whose XADD was acknowledged.
+    /// The entries whose XADD was acknowledged: each entry's number, by its id.
     pub added: BTreeMap<Id, u64>,
-    /// The numbers of entries whose XADD is in doubt.
+    /// The numbers of the entries whose XADD is in doubt.
     pub adding: Vec<u64>,
-    /// The number of each entry that was delivered to the consumer, by id.
+    /// The entries that the consumer got by XREADGROUP or by a claim: each entry's number, by its id.
     pub given: BTreeMap<Id, u64>,
-    /// The entries that were delivered to the consumer as new ones.
+    /// The entries that the consumer got by XREADGROUP, not by a claim.
     pub new: BTreeSet<Id>,
-    /// The entries that the consumer has acknowledged, by XACK or by the script.
+    /// The entries acknowledged by the consumer, with XACK or with the finishing script.
     pub acknowledged: BTreeSet<Id>,
-    /// The numbers that the consumer has finished by the script.
+    /// The numbers of entries that the consumer has finished with the finishing script.
     pub finished: BTreeSet<u64>,
     /// The entries whose acknowledgement is in doubt.
     pub acknowledging: BTreeSet<Id>,
-    /// The numbers of entries whose script is in doubt.
+    /// The numbers of the entries whose finishing script is in doubt.
     pub finishing: BTreeSet<u64>,
     /// True if a delivery or a claim of this consumer is in doubt.
     pub taking: bool,
@@ -45,7 +44,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Sends one request. Records its reply, or records that the request is in doubt.
+    /// Sends one request. Records the reply, or records that the request is in doubt.
     pub fn step(&mut self, one: &mut Consumer) -> std::io::Result<()> {
         match self.rng.u8(..10) {
             0..4 => self.add(one),
@@ -102,7 +101,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns an entry that was delivered to the consumer and that it has not acknowledged.
+    /// Returns a random open entry: delivered to the consumer, but not acknowledged. `None`: no entry is open.
     fn open(&mut self, one: &Consumer) -> Option<(Id, u64)> {
         let open = one
             .given

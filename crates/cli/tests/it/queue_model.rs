@@ -1,14 +1,14 @@
-//! The consumers of one group, which work on one queue. Each has its own connection and its own records.
+//! The consumers of one group, which work on one queue. Each consumer has a separate connection and separate records.
 //!
 //! Each entry of the stream `queue` has a different number. A consumer finishes an entry by a script, which
 //! acknowledges the entry, adds the entry's number to the stream `done`, and increments the counter `finished`. After
 //! a crash:
 //!
 //! * Every entry whose XADD was acknowledged is there, and no number occurs twice.
-//! * A delivered entry is pending until it is acknowledged. It is pending for the consumer that got it, or for one
-//!   that has claimed it since.
+//! * A delivered entry is pending until it is acknowledged. The entry is pending for the consumer that received it, or
+//!   for a consumer that claimed it later.
 //! * No entry is delivered twice as a new one.
-//! * A script whose reply was received has done all three steps. Any other script has done all three or none.
+//! * Each script has done all three steps or none. If the script's reply reported success, it has done all three.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,16 +17,16 @@ use crate::queue_consumers::{Consumer, Worker, numbers};
 use crate::stream_model::{Id, id};
 use crate::support::{Client, Reply, Server};
 
-/// The database of the queue. It is not one of the first databases, because other tests count the keys of these.
+/// The database of the queue. Other tests count the keys of the first databases, so the queue is in a later one.
 const DATABASE: u8 = 3;
 
-/// The group and its consumers, with their records over many crashes.
+/// The group, the consumers, and the consumers' records over many crashes.
 pub struct Queue {
     consumers: Vec<Consumer>,
     rng: fastrand::Rng,
     /// True if the stream and the group must still be created.
     is_new: bool,
-    /// The number of entries that were finished in earlier queues.
+    /// Count of entries that the consumers finished in earlier queues.
     consumed: usize,
 }
 
@@ -37,7 +37,7 @@ struct Found {
     done: Vec<u64>,
     finished: u64,
     last: Id,
-    /// The consumer of each pending entry.
+    /// The consumer of each pending entry, by the entry's id.
     pending: BTreeMap<Id, usize>,
 }
 
@@ -51,7 +51,7 @@ impl Queue {
         }
     }
 
-    /// Returns the number of entries that the script has finished, in this queue and in all earlier ones.
+    /// Returns how many entries the script has finished, in this queue and in all earlier queues.
     pub fn consumed(&self) -> u64 {
         let now: usize = self.consumers.iter().map(|one| one.finished.len()).sum();
         u64::try_from(self.consumed + now).unwrap()
@@ -76,7 +76,7 @@ impl Queue {
         });
     }
 
-    /// Compares a restarted server with the consumers' records. Sometimes replaces the queue by a new one.
+    /// Compares the data of a restarted server with the consumers' records. Sometimes replaces the queue by a new one.
     pub fn check(&mut self, server: &Server) -> Result<(), String> {
         let mut client =
             Client::connect_to(server.port(), DATABASE).map_err(|error| error.to_string())?;
@@ -220,7 +220,7 @@ impl Queue {
         }
     }
 
-    /// Resolves everything in doubt according to the data that was found.
+    /// Decides from the found data, for each request in doubt, whether the request took effect.
     fn settle(&mut self, found: &Found) {
         let done: BTreeSet<u64> = found.done.iter().copied().collect();
         for (number, one) in self.consumers.iter_mut().enumerate() {

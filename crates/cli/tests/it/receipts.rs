@@ -1,4 +1,4 @@
-//! Receipts, and the results of `perdura receipt check` before a restart, after it, and several lives later.
+//! Tests of receipts: the results of `perdura receipt check` before a restart, after it, and several lives later.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use crate::support::{Client, PERDURA, Reply, Server, arg, ended, perdura};
 
-/// Settings under which writes that do not wait for the log reach it up to a second later.
+/// Settings that make the server write the log once a second. A write that does not wait for the log may stay in memory
+/// for a second.
 const SLOW: [&str; 2] = ["--flush-every", "1000"];
 
 /// A write and its receipt.
@@ -67,7 +68,7 @@ fn write(client: &mut Client, key: &str) -> Written {
     receipt(client, key)
 }
 
-/// Returns the exit code, and the verdict on each write.
+/// Runs `perdura receipt check`. Returns the verb's exit code, and the verdict on each write.
 fn check(data: &Path, writes: &[Written]) -> (i32, Vec<String>) {
     let tokens = writes.iter().map(|it| it.token.as_str());
     let args: Vec<&str> = ["receipt", "check", "--json", "--data", arg(data)]
@@ -82,7 +83,7 @@ fn check(data: &Path, writes: &[Written]) -> (i32, Vec<String>) {
     (output.status.code().unwrap(), fates.collect())
 }
 
-/// Returns for each write whether a client of the server sees it.
+/// Returns for each write "kept" if a client of the server sees it, otherwise "lost".
 fn there(server: &Server, writes: &[Written]) -> Vec<String> {
     let fate = |it: &Written| match server.ask(&["EXISTS", &it.key]) {
         Reply::Number(1) => "kept".to_owned(),
@@ -95,7 +96,7 @@ fn there(server: &Server, writes: &[Written]) -> Vec<String> {
 fn a_receipt_is_judged_before_the_restart_as_after_it_and_as_the_data_say() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("db");
-    // There are five rounds, because in some of them a flush may come between the last receipt and the kill.
+    // A flush between the last receipt and the kill would keep the last write. So there are up to five rounds.
     for round in 0..5 {
         let server = Server::start(&data, &SLOW);
         let mut client = server.connect().unwrap();
@@ -109,7 +110,7 @@ fn a_receipt_is_judged_before_the_restart_as_after_it_and_as_the_data_say() {
         let reached = client.ask(&["WAITDUR", "disk", "0"]).unwrap();
         assert_eq!(reached, Reply::Number(1));
         assert_eq!(receipt(&mut client, "").rung, "disk");
-        // At this moment the log has just been written.
+        // The log has just been written, so the next write waits in memory for up to a second.
         writes.push(write(&mut client, &format!("{round} last")));
         server.kill();
         let before = check(&data, &writes);
@@ -127,7 +128,8 @@ fn a_receipt_is_judged_before_the_restart_as_after_it_and_as_the_data_say() {
     panic!("nothing is ever lost");
 }
 
-/// The newest life of a running database is only decided up to the epoch that the anchor vouches for.
+/// A receipt may belong to the newest life of a running database. `receipt check` then reports "undecided", unless the
+/// anchor shows that the receipt's epoch is durable.
 #[test]
 fn a_running_database_leaves_open_what_its_anchor_does_not_vouch_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -230,8 +232,8 @@ fn nothing_is_kept_in_a_database_that_a_restart_refuses() {
     );
 }
 
-/// Once both images come from later lives, the log of an old life is removed, and so is the life's link in the
-/// anchor.
+/// The log of an old life is removed when both checkpoint images come from later lives. Afterwards, the anchor's chain
+/// of closed lives no longer has the old life's link.
 #[test]
 fn a_life_whose_log_is_gone_is_judged_by_the_losses_that_were_accepted() {
     let dir = tempfile::tempdir().unwrap();
@@ -245,7 +247,7 @@ fn a_life_whose_log_is_gone_is_judged_by_the_losses_that_were_accepted() {
     mem.token = mem.token.replace("-disk", "-mem");
     writes.push(mem);
     server.kill();
-    // The last link is kept as long as the life after it runs.
+    // While a life runs, the anchor keeps the link of the life before it.
     for _ in 0..2 {
         let server = Server::start(&data, &[]);
         assert_eq!(check(&data, &writes), (0, vec!["kept".to_owned(); 4]));
@@ -257,7 +259,7 @@ fn a_life_whose_log_is_gone_is_judged_by_the_losses_that_were_accepted() {
     }
     let kept = ["kept", "kept", "kept", "undecided"].map(str::to_owned);
     assert_eq!(check(&data, &writes), (1, kept.to_vec()));
-    // A takeover writes such an entry when it closes a life with a loss.
+    // A takeover that closes a life with a loss writes an entry like this one.
     let loss = AcceptedLoss {
         incarnation: Incarnation(1),
         durable: Epoch(writes[1].epoch),

@@ -1,25 +1,26 @@
-//! Random requests over all types.
+//! Random requests for keys of all types.
 //!
-//! A key's name determines its usual type, so that most requests find a key of the type that they need. SET, RENAME,
-//! COPY and MOVE give some keys another type. Some requests add many elements or a long element, so that small
-//! collections turn into separate rows. DEL and overwriting leave large collections behind for the purge.
+//! A key's name determines the key's usual type. So most requests find a key of the needed type. SET, RENAME, COPY and
+//! MOVE change the types of some keys. Some requests add many elements or a long element, so that small collections
+//! turn into separate rows. When DEL or an overwrite removes a large collection, the purge later deletes the rows.
 
 use crate::model::{Bytes, SHARED, Words};
 use crate::scripted;
 use crate::support::{Client, Reply, request};
 
-/// The number of names of each kind that a client has.
+/// Count of names of each kind that a client has.
 const NAMES: u64 = 7;
-/// The kinds of names, by their letters: strings, hashes, lists, sets, sorted sets (also with places), streams.
+/// The letters for the kinds of keys: strings, hashes, lists, sets, sorted sets, streams. Some sorted sets contain
+/// geographic places.
 const KINDS: [char; 6] = ['s', 'h', 'l', 'e', 'z', 'x'];
 /// The first letter of the names of HyperLogLogs. Their values are strings, so these keys have no separate type.
 pub const SKETCH: char = 'p';
-/// The number of different fields, items and members.
+/// The number of distinct fields, items and members that requests can name.
 const ELEMENTS: u64 = 400;
-/// A deadline in the year 2096, which no test reaches, milliseconds since 1970.
+/// A deadline, in milliseconds since 1970. It is in the year 2096, so no test reaches it.
 const FAR_MS: u64 = 4_000_000_000_000;
 
-/// Returns all names that a client's keys can have, including those of counters.
+/// Returns all possible names of a client's keys, counters included.
 pub fn names(client: usize) -> Vec<Bytes> {
     let counters = (0..4).map(|n| format!("{client}:n{n}").into_bytes());
     KINDS
@@ -30,7 +31,7 @@ pub fn names(client: usize) -> Vec<Bytes> {
         .collect()
 }
 
-/// The mix of requests that are drawn.
+/// The kinds of requests that are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mix {
     /// All types equally.
@@ -106,8 +107,7 @@ impl Op {
     }
 }
 
-/// Returns the words of a request in the order in which they are sent. In `words` the key always follows the
-/// command's name.
+/// Returns a request's words in the order in which they are sent. In `words`, the key is always the second word.
 fn as_sent(words: &Words) -> Words {
     let rest = words.get(2..).unwrap_or_default();
     let put = |fixed: &[&[u8]], rest: &[Bytes]| {
@@ -134,7 +134,7 @@ fn as_sent(words: &Words) -> Words {
     }
 }
 
-/// The random numbers and parameters from which a client's requests are drawn.
+/// The random numbers and parameters for a client's requests.
 pub struct Draw<'a> {
     pub rng: &'a mut fastrand::Rng,
     client: usize,
@@ -158,7 +158,7 @@ impl Draw<'_> {
         }
     }
 
-    /// Draws a name of this kind. Sometimes draws a name of another kind.
+    /// Chooses the name of a key at random. Most names are of kind `kind`. A few are of a different kind.
     pub fn key(&mut self, kind: char) -> Bytes {
         let kind = if self.rng.u8(..12) == 0 {
             KINDS[self.rng.usize(..KINDS.len())]
@@ -193,7 +193,7 @@ impl Draw<'_> {
         self.rng.i64(-500..500).to_string().into_bytes()
     }
 
-    /// Draws the number of elements of a request.
+    /// Draws how many elements a request has.
     fn count(&mut self) -> usize {
         if self.rng.u8(..15) == 0 {
             self.rng.usize(100..300)
@@ -202,7 +202,7 @@ impl Draw<'_> {
         }
     }
 
-    /// Returns a request with some elements, each made of `parts` words.
+    /// Returns a request on a key of this kind, with a random number of elements. `element` writes an element's words.
     fn with_elements(
         &mut self,
         name: &str,
@@ -314,7 +314,7 @@ impl Draw<'_> {
         }
     }
 
-    /// Draws a request that loads the client's library, or deletes it.
+    /// Chooses at random between a request that loads the client's library and a request that deletes it.
     fn library(&mut self) -> Words {
         let mut words = vec![b"FUNCTION".to_vec(), scripted::library_key(self.client)];
         if self.rng.u8(..4) > 0 {
@@ -349,7 +349,7 @@ impl Draw<'_> {
             }
             5 => vec![b"PERSIST".to_vec(), key],
             6 => vec![b"MOVE".to_vec(), key, b"1".to_vec()],
-            // A move of a key onto itself would be a different error.
+            // COPY refuses two equal keys, which the model does not know. So DEL is sent instead.
             7..11 if key == other => vec![b"DEL".to_vec(), key],
             7 => vec![b"RENAMENX".to_vec(), key, other],
             8 => vec![b"RENAME".to_vec(), key, other],

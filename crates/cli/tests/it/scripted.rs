@@ -1,5 +1,5 @@
-//! Requests that run as scripts and functions. Each runs a list of requests in one transaction and returns all
-//! replies.
+//! Requests that run as scripts and functions. Each script or function runs a list of requests in one transaction and
+//! returns all replies.
 
 use crate::model::{Bytes, Words};
 
@@ -13,11 +13,11 @@ const RUN: &str = "
     end
     return replies";
 
-/// The database number under which the model keeps the libraries of clients. The server has no such database.
+/// The database number under which the model keeps the libraries of clients. The server does not have this database.
 pub const LIBRARIES: u8 = 2;
 
-/// Returns the request that runs all requests in `all`: by the function of [`runner`] if `call`, otherwise by a
-/// script. Only the first `declared` keys are declared.
+/// Returns the request that runs all requests in `all`. If `call` is true, the function of [`runner`] runs them.
+/// Otherwise a script runs them. Only the first `declared` keys are declared.
 pub fn request(all: &[Words], call: bool, declared: usize) -> Words {
     let mut words: Words = match call {
         true => vec![b"FCALL".to_vec(), b"run".to_vec()],
@@ -46,7 +46,7 @@ pub fn library_key(client: usize) -> Bytes {
     format!("{client}:f").into_bytes()
 }
 
-/// Returns the number of the client that a library's key belongs to.
+/// Returns a client's number as text. `key` is the key of the client's library.
 fn client_of(key: &[u8]) -> String {
     String::from_utf8_lossy(&key[..key.len() - 2]).into_owned()
 }

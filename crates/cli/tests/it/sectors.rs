@@ -1,13 +1,16 @@
-//! A disk that loses a random part of the written and unflushed sectors at a power cut.
+//! A disk that, at a power cut, loses a random part of the sectors that were written but not flushed.
 //!
-//! The disk is a file in a FUSE file system that this process serves. A loop device makes a disk of the file, and
-//! turns a flush or FUA into a sync of the file. For each sector all versions since the last flush are kept. A power
-//! cut leaves one of them or the flushed version, chosen separately for each sector. So writes are torn, reordered
-//! and lost. After the cut every request fails until the power is back, including a sync. So no sync is acknowledged
-//! after the cut, and the writing process need not be stopped before it.
+//! This process serves a FUSE file system with one file. A loop device makes the disk from this file. The loop device
+//! turns a flush, or a write with forced unit access (FUA), into a sync of the file. [`Disk`] keeps all versions of a
+//! sector that were written since the last flush.
 //!
-//! `fuser` is the maintained library for this. Without its default features it needs no libfuse and mounts the file
-//! system itself.
+//! At a power cut, each sector gets a random one of these versions or its flushed version. A group of several sectors
+//! (see [`Disk::make`]) gets its newest or its flushed versions. So writes are torn, reordered and lost. After the cut,
+//! every request fails until the power is back, even a sync. So no sync is acknowledged after the cut, and the test
+//! need not stop the writing process before the cut.
+//!
+//! `fuser` is the maintained crate for FUSE file systems. Without the default features, `fuser` needs no libfuse and
+//! mounts the file system directly.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -38,7 +41,8 @@ pub struct Disk {
     session: Option<BackgroundSession>,
 }
 
-/// The result of a cut: the numbers of unflushed sectors, by what became of them.
+/// The result of a power cut: counts of unflushed sectors. A kept sector has one of its unflushed versions. A lost
+/// sector has its flushed version.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cut {
     pub kept: u64,
@@ -53,13 +57,13 @@ enum Power {
     Off,
 }
 
-/// The state that the test shares with the threads that serve the file.
+/// The state that the test shares with the file-serving threads.
 type Cells = Arc<Mutex<State>>;
 
 struct State {
     flushed: File,
     bytes: u64,
-    /// The sectors that were written since the last flush, each with its versions in order.
+    /// The sectors written since the last flush. Each has all versions written since then, the oldest first.
     unflushed: BTreeMap<u64, Vec<Vec<u8>>>,
     power: Power,
     flushes: u64,
@@ -71,8 +75,7 @@ struct State {
 }
 
 impl Disk {
-    /// Makes a disk whose flushed sectors are in the file `flushed`. A power cut never tears a group of `unit`
-    /// sectors.
+    /// Makes a disk. The flushed sectors are in the file `flushed`. A power cut never tears a group of `unit` sectors.
     pub fn make(flushed: &Path, mount: &Path, unit: u64, seed: u64) -> Result<Disk, String> {
         let said = |error: std::io::Error| error.to_string();
         let file = OpenOptions::new().read(true).write(true).open(flushed);
@@ -102,7 +105,7 @@ impl Disk {
         })
     }
 
-    /// Returns the path of the file, for a loop device.
+    /// Returns the path of the file of which a loop device makes the disk.
     pub fn file(&self) -> PathBuf {
         self.mount.join("disk")
     }
@@ -116,12 +119,12 @@ impl Disk {
         self.state().flushes
     }
 
-    /// From now on a flush takes up to `slowness`.
+    /// Makes each flush take up to `slowness` from now on.
     pub fn slow_down(&self, slowness: Duration) {
         self.state().slowness = slowness;
     }
 
-    /// Cuts the power when there is an unflushed sector, or at the latest after `patience`.
+    /// Waits until a sector is unflushed, but at most for `patience`. Then cuts the power.
     pub fn cut(&self, patience: Duration) -> Cut {
         let begin = Instant::now();
         let mut state = self.state();
@@ -155,7 +158,7 @@ impl Disk {
         cut
     }
 
-    /// From now on every request except reads fails.
+    /// Makes every request except reads fail from now on.
     pub fn fail(&self) {
         self.state().power = Power::Failing;
     }
@@ -168,7 +171,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // The kernel may still use the loop device, so the file system is unmounted once its last user is gone.
+        // The kernel may still use the loop device. A lazy unmount takes effect when nothing uses the file system.
         let _ = command("umount", &["-l", arg(&self.mount)]);
         drop(self.session.take());
     }
@@ -276,7 +279,7 @@ impl Filesystem for Served {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // The kernel must not cache anything: every write and read must come here.
+        // The kernel must not cache anything: every write and read must reach this process.
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
     }
 

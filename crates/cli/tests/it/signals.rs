@@ -1,5 +1,5 @@
-//! Signals and limits of the system. None of them ends a process. They cause errors, or a new reading of
-//! certificates.
+//! Tests of signals and system limits that must not end a process. The process ignores the signal, or reads the
+//! certificates again. A limit only causes errors.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -117,7 +117,7 @@ fn sighup_has_certificates_read_and_broken_ones_leave_the_ones_before_in_use() {
     server.stop();
 }
 
-/// Limits the size of files that a running process may write. `None`: removes the limit.
+/// Limits the size of files that a running process may write. `None` removes the limit.
 fn limit_files(pid: u32, bytes: Option<u64>) {
     let pid = Pid::from_raw(i32::try_from(pid).unwrap());
     let limit = Rlimit {
@@ -135,8 +135,8 @@ fn a_limit_on_the_size_of_files_refuses_writes_as_a_full_disk_does_and_ends_noth
     let extra = ["--segment-size", "8MiB", "--checkpoint-log-size", "1GiB"];
     let mut server = Server::start(&data, &extra);
     let mut client = server.connect().unwrap();
-    // A read waits for the writes of its partition. With this many keys, at least one is in a partition without
-    // waiting writes.
+    // A read waits for the writes of its partition. Of this many keys, at least one is in a partition without waiting
+    // writes.
     let kept = ["kept0", "kept1", "kept2", "kept3", "kept4", "kept5"];
     for key in kept {
         let set = client.ask(&["SET", key, "1"]).unwrap();

@@ -6,7 +6,7 @@ use crate::model::Bytes;
 
 const REGISTERS: u64 = 16384;
 
-/// The registers that are not zero, by number.
+/// The registers that are not zero: each register's value, by its index.
 pub type Sketch = BTreeMap<u64, u8>;
 
 /// Returns the MurmurHash64A of a text.
@@ -46,7 +46,7 @@ pub fn raise(sketch: &mut Sketch, register: u64, value: u8) -> bool {
     rises
 }
 
-/// Returns the registers in the bytes of a key.
+/// Returns the registers that a key's value encodes.
 pub fn read(bytes: &Bytes) -> Sketch {
     assert_eq!(bytes[..4], *b"HYLL");
     let body = &bytes[16..];

@@ -1,5 +1,5 @@
-//! Special files, such as FIFOs, under names that Perdura opens. It must refuse them at once and leave them
-//! unchanged.
+//! Special files, for example FIFOs, under names that Perdura opens. Perdura must refuse special files at once and
+//! leave these files unchanged.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +23,7 @@ fn database(dir: &Path) -> std::path::PathBuf {
     data
 }
 
-/// Runs a verb, which must end by itself in time. Returns its exit code and its output.
+/// Runs a verb, which must end by itself in time. Returns the verb's exit code and output.
 fn ends(args: &[&str]) -> (i32, String) {
     let begin = Instant::now();
     let seconds = PATIENCE.as_secs().to_string();

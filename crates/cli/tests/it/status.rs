@@ -1,4 +1,4 @@
-//! Metrics and the status page: read by hand and in a browser.
+//! Tests of the metrics and the status page, by plain HTTP requests and in a browser.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

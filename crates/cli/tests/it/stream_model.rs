@@ -1,4 +1,4 @@
-//! A stream in the model: its entries, and its groups with their pending entries.
+//! A stream in the model: the entries, and the groups with pending entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ pub struct Group {
     /// The id of the last entry that was delivered.
     pub last: Id,
     pub consumers: BTreeSet<Bytes>,
-    /// The pending entries, each with its consumer and the number of its deliveries.
+    /// The pending entries, each with a consumer and a count of deliveries.
     pub pending: BTreeMap<Id, (Bytes, i64)>,
 }
 
@@ -47,7 +47,8 @@ fn shown(id: Id, fields: Option<&Vec<Bytes>>) -> Reply {
 }
 
 impl Stream {
-    /// Returns the id that the server gives to an entry added as `ms-*`.
+    /// Returns the id that the server gives to an entry added as `ms-*`. Returns `None` if the last id has a later
+    /// `ms`.
     pub fn next(&self, ms: i64) -> Option<Id> {
         match self.last {
             (last, number) if last == ms => Some((ms, number + 1)),
@@ -110,7 +111,7 @@ impl Stream {
         })
     }
 
-    /// Delivers `most` new entries. If `keeps`, they become pending. `None`: the group does not exist.
+    /// Delivers up to `how.most` new entries. If `how.keeps`, they become pending. `None`: the group does not exist.
     pub fn deliver(&mut self, key: &[u8], name: &Bytes, how: &Delivery) -> Option<Reply> {
         let group = self.groups.get_mut(name)?;
         let new = self
@@ -149,8 +150,8 @@ impl Stream {
         number(gone.count())
     }
 
-    /// Gives pending entries to a consumer. Removes deleted entries from the pending ones. `None`: the group does not
-    /// exist.
+    /// Gives the named pending entries to a consumer. If the stream no longer has a named entry, the entry stops being
+    /// pending. `None`: the group does not exist.
     pub fn claim(&mut self, name: &Bytes, consumer: &Bytes, rest: &[Bytes]) -> Option<Reply> {
         let group = self.groups.get_mut(name)?;
         let just_ids = rest.last().is_some_and(|word| word == b"JUSTID");

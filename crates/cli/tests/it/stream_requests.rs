@@ -9,7 +9,7 @@ fn word(number: u8) -> Bytes {
 }
 
 impl Draw<'_> {
-    /// Draws the id of an entry. The entry may or may not exist.
+    /// Chooses an id at random. An entry with this id may or may not exist.
     fn id(&mut self) -> Bytes {
         let ms = self.rng.u8(1..4);
         format!("{ms}-{}", self.rng.u8(..40)).into_bytes()
@@ -19,7 +19,7 @@ impl Draw<'_> {
         (0..self.rng.usize(1..most)).map(|_| self.id()).collect()
     }
 
-    /// Draws a group: mostly the first, sometimes the other.
+    /// Draws a group: mostly the first, sometimes the second.
     fn group(&mut self) -> Bytes {
         GROUPS[usize::from(self.rng.u8(..4) == 0)].to_vec()
     }

@@ -1,11 +1,11 @@
-//! Log streams in separate directories. Every way to restart leads to the same data. A directory that is missing,
-//! old, incomplete or swapped is noticed before anything is changed.
+//! Log streams in separate directories. Every way to restart must give the same data. If a directory is missing, old,
+//! incomplete or swapped, Perdura must report that before it changes anything.
 
 use std::path::{Path, PathBuf};
 
 use crate::support::{Reply, Server, arg, ended, perdura};
 
-/// A database in which each log stream has its own directory.
+/// A database with a separate directory for each log stream.
 struct Spread {
     data: PathBuf,
     logs: Vec<PathBuf>,
@@ -30,7 +30,7 @@ impl Spread {
         Server::start(&self.data, &[&fixed[..], &self.places()].concat())
     }
 
-    /// Runs transactions of several clients at once, so that each stream gets some of them.
+    /// Runs transactions of several clients at once, so that each stream gets some transactions.
     fn write(&self, server: &Server, round: usize) {
         std::thread::scope(|scope| {
             for client in 0..4 {
@@ -79,7 +79,8 @@ impl Spread {
         text
     }
 
-    /// Checks that a restart and a server both refuse the database, with this exit code and all of these words.
+    /// Checks that `restart` and `serve` refuse the database. Both must end with exit code `code` and print every text
+    /// in `words`.
     fn refused(&self, code: i32, words: &[&str]) {
         let ways: [&[&str]; 2] = [
             &["restart", "--dry-run"],
@@ -105,7 +106,7 @@ impl Spread {
             .collect()
     }
 
-    /// Returns the file that has a position of a stream, and the offset in this file.
+    /// Returns the file that contains position `pos` of a stream, and the offset in this file.
     fn locate(&self, stream: usize, pos: u64) -> (PathBuf, usize) {
         let own = format!("s{stream:02}-");
         let mut segments: Vec<(u64, PathBuf)> = std::fs::read_dir(self.logs[stream].join("log"))
@@ -248,10 +249,10 @@ fn a_missing_directory_of_a_stream_is_named_and_not_made() {
     std::fs::rename(&spread.logs[1], &away).unwrap();
     spread.refused(3, &[arg(&spread.logs[1]), "log stream 1"]);
     assert!(!spread.logs[1].exists(), "it was made");
-    // An empty directory in place of the stream's, as a mount point is when its disk is missing.
+    // An empty directory replaces the stream's directory. A mount point whose disk is missing looks like this.
     std::fs::create_dir(&spread.logs[1]).unwrap();
     spread.refused(3, &[arg(&spread.logs[1]), "log stream 1"]);
-    // A directory that has lost its segments.
+    // Now the directory exists, but its segments are missing.
     std::fs::create_dir(spread.logs[1].join("log")).unwrap();
     spread.refused(3, &["log", "missing"]);
     std::fs::remove_dir_all(&spread.logs[1]).unwrap();
@@ -269,15 +270,14 @@ fn a_stream_of_an_older_incarnation_is_refused() {
     }
     let count = || (0..3).map(|stream| spread.blocks(stream).len());
     let before: Vec<usize> = count().collect();
-    // Further lives. The old copies of the log directories do not have their log.
+    // Further lives of the database. The old copies of the log directories lack the log of these lives.
     for round in 3..5 {
         let server = spread.start();
         spread.write(&server, round);
         server.kill();
     }
     let digest = spread.digest();
-    // On a busy machine the further lives may not have written to some stream. The copy of this stream then lacks
-    // nothing.
+    // If the machine is busy, the further lives possibly write nothing to a stream. Then the old copy lacks nothing.
     let grown: Vec<bool> = count().zip(before).map(|(now, then)| now > then).collect();
     assert!(grown.contains(&true), "{grown:?}");
     for (stream, log) in spread.logs.iter().enumerate() {

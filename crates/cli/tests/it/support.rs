@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The built command.
+/// The path of the built command.
 pub const PERDURA: &str = env!("CARGO_BIN_EXE_perdura");
 
-/// Settings for small files, so that tests get many of them.
+/// Settings for many small files.
 pub const SMALL: [&str; 4] = ["--segment-size", "1MiB", "--checkpoint-log-size", "4MiB"];
 
 /// A server must answer within this time.
@@ -24,7 +24,7 @@ pub fn perdura(args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Runs the command. Returns its exit code and everything that it printed.
+/// Runs the command. Returns the exit code and the whole output.
 pub fn ended(args: &[&str]) -> (i32, String) {
     let output = perdura(args);
     let text = [output.stdout, output.stderr].concat();
@@ -34,8 +34,8 @@ pub fn ended(args: &[&str]) -> (i32, String) {
     )
 }
 
-/// Returns the reason for a failure from a line on stderr: from a verb's message, or from an event in the log.
-/// `None`: the line is neither.
+/// Returns the reason for a failure from a line on stderr: from a verb's message, or from an event in the log. `None`:
+/// the line is no message and no event.
 pub fn reason_in(line: &str) -> Option<&str> {
     let of_log = || line.split_once(" ERROR cli: ").map(|(_, reason)| reason);
     line.strip_prefix("perdura: ").or_else(of_log)
@@ -80,7 +80,7 @@ impl Server {
         Server::spawn_by(Command::new(PERDURA), data, extra, variables)
     }
 
-    /// Starts a server with limits on file descriptors, `soft:hard`, and waits until it answers.
+    /// Starts a server with limits on file descriptors and waits until it answers. `limits` has the form `soft:hard`.
     pub fn start_limited(limits: &str, data: &Path, extra: &[&str]) -> Server {
         let mut by = Command::new("prlimit");
         by.args([&format!("--nofile={limits}"), PERDURA]);
@@ -143,7 +143,7 @@ impl Server {
 
     /// Returns everything that the server has written to stderr.
     ///
-    /// A thread of the server writes the log with a short delay. It has caught up when two readings agree.
+    /// A thread of the server writes the log with a short delay. When two readings agree, the thread has caught up.
     pub fn said(&self) -> String {
         let look = || std::fs::read_to_string(&self.stderr).unwrap_or_default();
         let (begin, mut said) = (Instant::now(), look());
@@ -184,7 +184,7 @@ impl Server {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits until the server ends by itself. Returns its status and its messages.
+    /// Waits until the server ends by itself. Returns the exit status and the messages.
     pub fn wait(mut self) -> (ExitStatus, String) {
         let begin = Instant::now();
         loop {
@@ -206,7 +206,7 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Sends SIGTERM, after which the server ends cleanly. Waits for its end.
+    /// Ends the server cleanly with SIGTERM, and waits for the end.
     pub fn stop(mut self) {
         signal(self.pid(), rustix::process::Signal::TERM);
         let status = self.child.wait().unwrap();

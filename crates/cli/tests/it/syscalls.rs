@@ -2,13 +2,13 @@
 //! process is killed at that call.
 //!
 //! A preloaded library (`shim/notify.c`) installs a seccomp filter before the program begins, and sends the filter's
-//! listener to a thread of the test. The kernel then asks this thread about each of the chosen calls, including those
-//! that the program makes without the C library. It does not ask about writes through a ring, because they are not
-//! system calls. If `io_uring_setup` is refused, the server writes the log by system calls instead.
+//! listener to a thread of the test. The kernel then asks this thread about each system call of [`Plan::calls`],
+//! including calls that the program makes without the C library. It does not ask about writes through a ring, because
+//! they are not system calls. If `io_uring_setup` is refused, the server writes the log by system calls instead.
 //!
 //! # Why not a library
 //! The crate `seccompiler` has no filters with a listener, and the crate `libseccomp` must link the C library
-//! libseccomp. The two `ioctl` requests are the only unsafe code. The filter is in C, like those of the other shims.
+//! libseccomp. The two `ioctl` requests are the only unsafe code. The filter is in C, like the other shims.
 
 #![allow(unsafe_code)]
 
@@ -33,22 +33,23 @@ use rustix::process::{Pid, kill_process};
 use crate::preload::library;
 use crate::support::arg;
 
-/// The fate of the call that is struck.
+/// The fate of the chosen call (see [`Plan::nth`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
     /// This call alone fails, with this error number.
     Fail(i32),
-    /// This call and all later ones fail, with this error number.
+    /// This call and all later calls fail with this error number.
     FailOn(i32),
-    /// A write writes only its first half. If it has several sectors, the half is rounded down to whole sectors.
+    /// A write writes only the first half of its bytes. A half of more than 4096 bytes (one sector) is rounded down to
+    /// whole sectors.
     Short,
     /// The process is killed before the call is made.
     Kill,
-    /// The call is made. Calls are only counted.
+    /// The call is made as usual. The plan then only counts calls.
     Count,
 }
 
-/// The calls whose first argument is a file descriptor.
+/// The calls with a file descriptor as first argument.
 const ON_FILES: [i64; 11] = [
     libc::SYS_write,
     libc::SYS_pwrite64,
@@ -65,17 +66,17 @@ const ON_FILES: [i64; 11] = [
 
 const SECTOR: usize = 4096;
 
-/// By system call, the number of times that it was seen.
+/// The number of counted calls so far, by the number of the system call.
 type Seen = Arc<Mutex<BTreeMap<i64, u64>>>;
 
-/// The call that is struck, and what happens to it.
+/// The calls to count, the one chosen call among them, and the fate of the chosen call.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The numbers of the system calls that count.
+    /// The numbers of the system calls to intercept and count.
     pub calls: Vec<i64>,
-    /// A call on a file counts only if the path of the file contains this text.
+    /// A call on a file is counted only if the path of the file contains this text.
     pub path: String,
-    /// The call that is struck, counted from 1.
+    /// The position of the chosen call in the sequence of counted calls. The first counted call has position 1.
     pub nth: u64,
     pub act: Act,
 }
@@ -89,7 +90,8 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Waits for a process that is started with [`Supervisor::variables`]. Creates a socket for it in `folder`.
+    /// Starts the thread and creates the thread's socket in `folder`. The thread waits for a process that has the
+    /// environment variables [`Supervisor::variables`].
     pub fn start(folder: &Path, plan: Plan) -> Supervisor {
         let socket = folder.join("notify");
         let _ = std::fs::remove_file(&socket);
@@ -118,7 +120,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns the number of these calls that were seen so far.
+    /// Returns how many of these calls were seen so far.
     pub fn seen(&self, calls: &[i64]) -> u64 {
         let seen = self.seen.lock().unwrap();
         calls.iter().filter_map(|call| seen.get(call)).sum()
@@ -129,21 +131,22 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // If the thread panicked, it has already printed that. The test then fails, because the kernel's
+            // If the thread panicked, the panic has already been printed. The test then fails, because the kernel's
             // questions about the process get no answers.
             let _ = thread.join();
         }
     }
 }
 
-/// Waits a short time for something to be received. Returns whether something can be.
+/// Waits up to 50 ms for input. Returns whether there is some.
 fn is_ready(fd: impl AsFd) -> bool {
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
     let wait = Timespec::try_from(Duration::from_millis(50)).unwrap();
     matches!(poll(&mut fds, Some(&wait)), Ok(1..))
 }
 
-/// Receives the listener that the process sends when it begins.
+/// Receives the filter's listener, which the process sends when it begins. Returns `None` if `is_over` becomes true
+/// before that.
 fn handed_over(from: &UnixListener, is_over: &AtomicBool) -> Option<OwnedFd> {
     while !is_ready(from) {
         if is_over.load(Ordering::Relaxed) {
@@ -298,8 +301,8 @@ fn memory(call: &libc::seccomp_notif, at: u64, len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Makes the first part of a write on behalf of the process. Returns the number of bytes written. `None`: the part
-/// would be empty, or the whole write.
+/// Makes a write call in place of the process, but writes only the first half (see [`Act::Short`]). Returns the number
+/// of bytes written. `None`: the half is empty, or it cannot be written.
 fn written_short(call: &libc::seccomp_notif) -> Option<i64> {
     let [fd, from, count, at, _, flags] = call.data.args;
     let bytes = match i64::from(call.data.nr) {

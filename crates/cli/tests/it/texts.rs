@@ -1,5 +1,5 @@
-//! Every verb with a path that is missing, of the wrong kind, or not a database. The message must have the path and
-//! the system's words exactly once.
+//! Tests of the messages for wrong paths. Every verb gets a path that does not exist, or that leads to a file or
+//! directory of the wrong kind. The message must have the path once, and the system's words at most once.
 
 use std::path::Path;
 

@@ -1,10 +1,10 @@
-//! A disk with less space than it promises: a file system on a loop device whose file is in memory and sparse. When
-//! the file has to grow, no memory is left. So even an *overwrite* of the log's prepared segment is refused for lack
-//! of space.
+//! A disk that has less space than it reports. The disk is a loop device with a file system. The loop device's file is
+//! sparse and in memory, and no memory is left for it to grow. So even an *overwrite* of the log's prepared segment is
+//! refused for lack of space.
 //!
 //! # The trap
-//! If the second of two written pages finds no space, the kernel's loop device reports success for the write. No
-//! database survives a device that reports false success. So the writes of this test are of one page.
+//! If a write of two pages finds space for only the first page, the kernel's loop device reports success. No database
+//! survives a device that reports false success. So each write of this test is one page long.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use crate::mounts::{cannot_run, command};
 use crate::support::{Client, Reply, Server, arg};
 
 const MIB: u64 = 1 << 20;
-/// The size of a block of the file system, bytes.
+/// The block size of the file system, in bytes.
 const BLOCK: u64 = 4096;
 
-/// The mounted file system, and the file system in memory that has its file.
+/// The mounted file system, and the file system in memory that holds the file of the loop device.
 struct Thin {
     memory: PathBuf,
     mount: PathBuf,
@@ -40,8 +40,8 @@ impl Thin {
         let file = std::fs::File::create(thin.file()).map_err(|error| error.to_string())?;
         file.set_len(128 * MIB).map_err(|error| error.to_string())?;
         command("mkfs.ext4", &["-q", "-F", "-b", "4096", arg(&thin.file())])?;
-        // At first all of the file has memory, including the journal and the tables. Later only the punched part has
-        // to grow.
+        // At first memory is allocated for the whole file, including the journal and the tables. Later only the punched
+        // part has to grow.
         command("fallocate", &["-l", "128MiB", arg(&thin.file())])?;
         command(
             "mount",
@@ -148,7 +148,7 @@ fn overwrite_without_space(log_io: &str) {
     }
     thin.punch(&newest_segment(&data.join("log")));
     thin.fill();
-    // A write to a refused block waits, and the client gives up. A later write is refused at once.
+    // A write whose block is refused waits until the client gives up. A later write is refused at once.
     let last = loop {
         match set(&mut client, acknowledged) {
             Ok(reply) if reply == ok => acknowledged += 1,
@@ -176,7 +176,7 @@ fn overwrite_without_space(log_io: &str) {
     let server = Server::start(&data, &extra);
     for nth in 0..acknowledged + 2 {
         let found = server.ask(&["GET", &format!("key{nth}")]);
-        // A last write whose outcome is unknown must be there, because a later write was acknowledged.
+        // A later write was acknowledged. So a last write whose outcome was unknown must be there.
         let is_undecided = match &last {
             Ok(Reply::Error(text)) => text.starts_with("UNKNOWN "),
             Ok(_) => false,

@@ -1,9 +1,9 @@
-//! A client that caches the values that it reads until the server invalidates them (client tracking).
+//! A client that caches values until the server invalidates them (client tracking).
 //!
 //! One connection writes. Another connection, in RESP3, reads and caches. After the reply to a write has come, the
 //! reader sends a PING. All invalidations of the write must arrive before the PING's reply, so the values that are
-//! still cached must be up to date. After a crash the keys must have all acknowledged writes, and each write in doubt
-//! either whole or not at all. The cache is then empty, because the connection is gone.
+//! still cached must be up to date. After a crash the keys must have all acknowledged writes. Each write in doubt must
+//! be there whole, or not at all. The cache is then empty, because the connection is gone.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,7 +13,7 @@ use crate::support::{Client, Reply, Server, request};
 
 const KEYS: u64 = 8;
 
-/// The database of these keys. It is not one of the first databases, because other tests count the keys of these.
+/// The database of the tracked keys. Other tests count the keys of the first databases, so this is a later database.
 const DATABASE: u8 = 4;
 
 type Values = BTreeMap<Bytes, Bytes>;
@@ -25,12 +25,12 @@ pub struct Tracking {
     number: u64,
     rng: fastrand::Rng,
     values: Values,
-    /// The writes that have had no reply, in order.
+    /// The writes without a reply, in order.
     in_doubt: VecDeque<Change>,
     next: u64,
-    /// The number of reads that were answered from the cache. `invalidations` is the number of invalidations
-    /// received.
+    /// Count of reads that the cache answered.
     pub hits: u64,
+    /// Count of invalidations that the reader received.
     pub invalidations: u64,
 }
 
@@ -116,8 +116,8 @@ impl Tracking {
         change.into_iter().collect()
     }
 
-    /// Returns the request for a change. A change of one key is a command, and one of several keys is a transaction,
-    /// a script or a function.
+    /// Returns the request for a change. A change of one key is a command. A change of several keys is a transaction, a
+    /// script or a function.
     fn encoded(&mut self, change: &Change) -> Vec<u8> {
         let words = |words: &Words| {
             let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
@@ -198,7 +198,8 @@ fn answered(writer: &mut Client, change: &Change) -> std::io::Result<()> {
 struct Reader {
     client: Client,
     way: Vec<String>,
-    /// The values that were read and have not been invalidated. Missing keys are included.
+    /// Each key that the reader has read, with its value. An invalidation removes the key. `None`: the key did not
+    /// exist.
     cache: BTreeMap<Bytes, Option<Bytes>>,
     invalidations: u64,
 }

@@ -1,6 +1,6 @@
 //! `perdura import` and `perdura export`, between Perdura and a real Redis.
 //!
-//! Tests that need a redis-server pass without one, and report that.
+//! Without a redis-server, the tests that need one report its absence and pass.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -140,7 +140,7 @@ fn everything() -> Vec<u8> {
     out
 }
 
-/// The segment size of the imports, which the servers in these tests also use.
+/// The option for the segment size of imports. The servers in these tests use the same size.
 const SEGMENT: [&str; 2] = ["--segment-size", "1MiB"];
 
 /// Runs `import` of a dump file into a stopped database.
@@ -149,7 +149,7 @@ pub fn import_file(file: &Path, data: &Path) -> (i32, String) {
     ended(&[&import[..], &SEGMENT].concat())
 }
 
-/// Runs the command. Returns its stdout if it succeeds.
+/// Runs the command, which must succeed. Returns the command's stdout.
 pub fn done(args: &[&str]) -> Vec<u8> {
     let output = perdura(args);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -248,7 +248,7 @@ fn keys_that_are_there_already_are_replaced_or_kept_only_if_one_says_so() {
     assert_eq!(source.digest(), third.digest());
 }
 
-/// Returns a dump file with a value of a module and a string.
+/// Returns a dump file with a module's value and with a string.
 fn with_a_module() -> Vec<u8> {
     let mut bytes = b"REDIS0003\x07\x03mod".to_vec();
     bytes.extend_from_slice(&[0x81, 1, 2, 3, 4, 5, 6, 7, 8, 2, 5, 0]);

@@ -1,5 +1,5 @@
-//! Streams and libraries of functions between Redis and Perdura: by dump file, from server to server, as commands, and
-//! as payloads of DUMP.
+//! Tests that move streams and libraries of functions between Redis and Perdura: by dump file, from server to server,
+//! as commands, and as payloads of DUMP.
 
 use crate::support::{Client, Reply, Server, arg, ended, request};
 use crate::transfer::{Redis, done, import_file};
@@ -50,8 +50,8 @@ fn make_streams(port: u16) {
     }
 }
 
-/// Returns everything that a client can see of the streams. The times of deliveries, and those of the consumers' last
-/// activity, are rounded to some seconds.
+/// Returns everything that a client can see of the streams. Times of deliveries and of the consumers' last activity are
+/// replaced by a fixed text.
 fn shown(port: u16) -> Vec<String> {
     let mut client = Client::connect(port).unwrap();
     let mut all = Vec::new();
@@ -66,7 +66,7 @@ fn shown(port: u16) -> Vec<String> {
     all
 }
 
-/// Returns a reply as text, without the fields about a stream's layout in memory and with rounded times.
+/// Returns a reply as text. Times become a fixed text. Fields about a stream's layout in memory are left out.
 fn without_shape(reply: Reply) -> String {
     let Reply::Array(parts) = reply else {
         return match reply {
@@ -122,7 +122,7 @@ fn streams_and_libraries_come_from_a_dump_file_as_they_were() {
     let server = Server::start(&data, &[]);
     is_same(&shown(server.port()), &shown(redis.port), "a dump file");
     assert_eq!(server.ask(&["FCALL", "f", "0"]), Reply::Number(7));
-    // The import is repeated. The streams would refuse ids that they already have, and the library already exists.
+    // Import again, although the streams refuse ids that they already have, and the library already exists.
     drop(server);
     let file = redis.dump_file();
     for (how, libraries, kept) in [("--replace", 1, ""), ("--keep", 0, "not changed: 6")] {
@@ -155,7 +155,7 @@ fn streams_and_libraries_go_from_server_to_server_and_back() {
     assert_eq!(code, 0, "{text}");
     is_same(&shown(other.port), &expected, "to Redis");
     assert_eq!(other.ask(&["FCALL", "f", "0"]), Reply::Number(7));
-    // As commands on stdout, loaded by redis-cli.
+    // Now the export prints commands, and redis-cli loads them.
     let commands = done(&["export", "--from", &ours, "--replace"]);
     other.pipe(&commands);
     other.pipe(&commands);

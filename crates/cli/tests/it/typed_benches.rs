@@ -1,5 +1,5 @@
-//! `bench tpcc` and `bench voter`, tested through the command: their reports, the consistency conditions after a
-//! crash, and their refusals.
+//! `bench tpcc` and `bench voter`, tested through the command: reports, consistency conditions after a crash, and
+//! refusals.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{arg, ended, perdura};
 
-/// A scale at which the population takes little time.
+/// A scale with small tables, which are populated quickly.
 const SMALL: [&str; 8] = [
     "bench",
     "tpcc",
@@ -78,11 +78,11 @@ fn repair_of_a_damaged_log_leaves_a_database_that_meets_the_conditions() {
     let dir = tempfile::tempdir().unwrap();
     let (data, to) = (dir.path().join("db"), dir.path().join("repaired"));
     let on = |data| [&SMALL[..], &["--data", arg(data)]].concat();
-    // With few clients each block has few calls. On a busy machine many calls can share a block. If all were in the
-    // last block, damage there would look like a torn tail.
+    // On a busy machine many calls can share a block. If all calls were in the last block, damage there would look like
+    // a torn tail. So there are few clients, and each block has few calls.
     let calls = ["--txns", "400", "--clients", "8", "--crash", "--json"];
     json(&[&on(&data)[..], &calls].concat());
-    // The byte lies behind the records of the populated tables, among those of the calls.
+    // The damaged byte lies behind the records of the populated tables, among the records of the calls.
     let used = |path: &PathBuf| {
         let bytes = std::fs::read(path).unwrap();
         bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0)

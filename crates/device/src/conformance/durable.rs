@@ -32,7 +32,7 @@ fn zeros(disk: &dyn Disk, path: &str, sectors: usize) -> Arc<dyn File> {
     file
 }
 
-/// Returns a part of `sectors` whole sectors. Its buffer is one sector longer.
+/// Returns one part of a write. It has `sectors` whole sectors, and its buffer is one sector longer.
 fn part(fill: u8, sectors: usize) -> Part {
     let mut buf = AlignedBuf::zeroed((sectors + 1) * SECTOR_BYTES);
     buf.fill(fill);
@@ -51,7 +51,7 @@ fn write(file: &Arc<dyn File>, token: u64, sector: usize, parts: Vec<Part>) -> D
     }
 }
 
-/// Waits until `count` writes have completed, and returns them.
+/// Waits until `count` writes have completed. Returns the completions by token.
 fn completed(queue: &dyn DurableQueue, count: usize) -> BTreeMap<u64, Completed> {
     let (mut all, mut done) = (BTreeMap::new(), Vec::new());
     while all.len() < count {

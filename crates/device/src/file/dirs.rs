@@ -1,7 +1,7 @@
 //! Directories that a disk keeps open.
 //!
-//! The log makes the name of a new segment durable by a sync of its directory. If the directory were not open
-//! already, a process without a free descriptor could not open it, and the sync would fail.
+//! The log syncs a directory to make the name of a new segment durable. If the directory were not open already, a
+//! process without a free descriptor could not open it, and the sync would fail.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -15,10 +15,10 @@ use perdura_base::{Error, Result};
 
 use super::locks::id_of;
 
-/// The most directories that a disk keeps open. A database has fewer on each of its disks.
+/// The maximum number of directories that a disk keeps open. A database has fewer directories on each disk.
 const DIRS_MAX: usize = 8;
 
-/// The open directories. The one that was opened last is the last element.
+/// The open directories. The last element was opened last.
 #[derive(Debug, Default)]
 pub(super) struct OpenDirs(Mutex<VecDeque<(PathBuf, Arc<File>)>>);
 
@@ -26,7 +26,8 @@ impl OpenDirs {
     /// Makes the names in a directory durable.
     ///
     /// # Errors
-    /// An error of operation `open directory` if nothing was synced, otherwise an error of `sync directory`.
+    /// Errors of the system. If opening the directory failed, the error names the operation `open directory`. If
+    /// the sync failed, the error names `sync directory`.
     pub(super) fn sync(&self, dir: &Path) -> Result<()> {
         let named = |op, error| Error::io(op, dir.display().to_string(), error);
         let open = self
@@ -36,7 +37,7 @@ impl OpenDirs {
             .map_err(|error| named("sync directory", error))
     }
 
-    /// Returns an open handle of the directory to which this path leads now.
+    /// Returns an open handle of the directory at this path.
     fn handle(&self, dir: &Path) -> io::Result<Arc<File>> {
         let mut open = self.0.lock();
         let named = id_of(&fs::metadata(dir)?);

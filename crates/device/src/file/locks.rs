@@ -1,8 +1,8 @@
 //! Locks of files in a directory, and of the directory itself, with `flock`.
 //!
 //! A lock belongs to an inode. If a lock file is removed while a process holds the lock, the next process makes a new
-//! file and can lock it. So the file at the path is compared with the locked file. A database also locks its
-//! directory and its anchor.
+//! file and can lock it. So [`lock_file`] compares the file at the path with the file that it has locked. A database
+//! locks the lock file, the directory and the anchor.
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io;

@@ -17,9 +17,10 @@ use crate::path::bytes_u64;
 use super::locks::id_of;
 use crate::{AlignedBuf, File, FileId, Through};
 
-/// The size of the buffer of zeros, bytes. Larger ranges of zeros are written from it several times.
+/// The size of the buffer of zeros, in bytes. To write a longer range of zeros, the buffer is written several times.
 pub(super) const ZEROS_BYTES: usize = 64 << 10;
-/// The most buffers of zeros in one write. A write ends at a multiple of their total size.
+/// The maximum number of buffers of zeros in one write. The last write may end at any offset. Every other write ends at
+/// a multiple of the total size of this many buffers.
 pub(super) const ZEROS_PER_WRITE: u64 = 16;
 
 /// Returns whether the error means that only direct I/O was refused. The access can then use the cache.
@@ -130,8 +131,8 @@ impl RealFile {
         Ok(())
     }
 
-    /// Writes, and returns when all the bytes are durable. If a full disk or a limit ends a write early, the write of
-    /// the remaining bytes then fails with the reason.
+    /// Writes the parts in sequence. Returns when all their bytes are durable. A full disk or a limit can end a write
+    /// early. A second system call then tries the remaining bytes, and fails with the reason.
     fn write_through(
         &self,
         direct: BorrowedFd<'_>,
@@ -165,8 +166,8 @@ impl RealFile {
         Ok(())
     }
 
-    /// Writes a small buffer of zeros many times. A large buffer would be wasteful, because the process may keep its
-    /// memory allocated after a segment was made.
+    /// Writes a small buffer of zeros many times. A large buffer would be wasteful, because the process may keep the
+    /// buffer's memory after a segment was made.
     fn write_zeros(&self, from: u64, to: u64) -> io::Result<()> {
         let zeros = AlignedBuf::zeroed(ZEROS_BYTES);
         let piece = bytes_u64(ZEROS_BYTES) * ZEROS_PER_WRITE;

@@ -1,9 +1,8 @@
-//! Opening files whose paths came from outside, without waiting for another process.
+//! Opening files without waiting for another process. An operator chose the paths, or they name files of a database.
 //!
-//! Opening a FIFO waits for a process at the other end, and opening a device may have any effect. So files of a
-//! database are opened without waiting, and only regular files are accepted. An operator may also name a pipe as
-//! input (`<(command)` in a shell). [`read_input`] reads a pipe as well, but waits only for a limited time for its
-//! writer.
+//! Opening a FIFO waits for a second process to open it. Opening a device may have any effect. So files of a database
+//! are opened without waiting, and only regular files are accepted. An operator may also name a pipe as input
+//! (`<(command)` in a shell). [`read_input`] reads a pipe as well, but waits only for a limited time for its writer.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read};
@@ -21,7 +20,7 @@ use crate::path::bytes_u64;
 /// The longest time to wait for the writer of a pipe.
 const WRITER_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Opens a regular file. `flags` are added to those of `options`. Symbolic links are followed.
+/// Opens a regular file. `flags` are added to the flags of `options`. Symbolic links are followed.
 ///
 /// # Errors
 /// Errors of the system. If the file is not regular, the error contains [`NotRegular`]; for a directory it is
@@ -35,7 +34,7 @@ pub fn open_regular(options: &OpenOptions, flags: i32, path: &Path) -> io::Resul
     }
 }
 
-/// Opens a file without waiting for another process. Later reads and writes may wait.
+/// Opens a file without waiting. Later reads and writes may wait.
 fn open_at_once(options: &OpenOptions, flags: i32, path: &Path) -> io::Result<File> {
     let mut options = options.clone();
     let opened = options
@@ -48,7 +47,7 @@ fn open_at_once(options: &OpenOptions, flags: i32, path: &Path) -> io::Result<Fi
         }),
         _ => error,
     })?;
-    // If the flag stayed set, a ring might refuse writes instead of delaying them.
+    // `O_NONBLOCK` is only for the opening. If it stayed set, a ring might refuse writes instead of delaying them.
     let kept = fcntl_getfl(&file)?.difference(OFlags::NONBLOCK);
     fcntl_setfl(&file, kept)?;
     Ok(file)
@@ -68,8 +67,8 @@ fn kind_of(found: FileType) -> Option<&'static str> {
 /// Reads a whole file or pipe that an operator named: settings, certificates, keys.
 ///
 /// # Errors
-/// Errors of the system. Also an error for a directory or a socket, for a pipe without a writer for two seconds, and
-/// if there are more than `bytes_max` bytes.
+/// Errors of the system. Also an error for a directory or a socket, for a pipe that has no writer for two seconds, and
+/// for more than `bytes_max` bytes.
 pub fn read_input(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut file = open_at_once(OpenOptions::new().read(true), 0, path)?;
     let kind = file.metadata()?.file_type();
@@ -91,7 +90,7 @@ pub fn read_input(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Waits until a pipe has bytes, or its writer has closed it.
+/// Waits until a pipe has bytes or the writer has closed the pipe.
 fn await_writer(pipe: &File) -> io::Result<()> {
     let patience = Timespec::try_from(WRITER_PATIENCE).ok();
     loop {

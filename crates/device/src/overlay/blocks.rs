@@ -12,7 +12,7 @@ use perdura_base::{Error, Result};
 
 use crate::{Access, AlignedBuf, Disk, File, read_exact_at};
 
-/// The size of a block, bytes.
+/// The size of a block, in bytes.
 const BLOCK: u64 = to_u64(SECTOR_BYTES);
 
 /// The file that contains all written blocks.
@@ -24,7 +24,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Creates the file and removes its name, so it disappears when it is closed.
+    /// Creates the file and removes its name, so the file disappears on close.
     pub(super) fn make(disk: &dyn Disk, path: &str) -> Result<Scratch> {
         let buffered = disk.create(path, Access::Buffered)?;
         let direct = disk.open(path, Access::Direct)?;
@@ -58,8 +58,8 @@ impl Scratch {
 pub(super) struct Blocks {
     /// The path of the file on the disk below. `None`: the file was created in the overlay.
     below: Option<String>,
-    /// Locked shared by writers of whole blocks. Locked exclusively by writers of a part of a block, and to shorten
-    /// the file.
+    /// The lock of writers. Writers of whole blocks hold it shared. A writer of a part of a block holds it exclusively,
+    /// and so does a call that shortens the file.
     writers: RwLock<()>,
     map: RwLock<Map>,
 }
@@ -67,15 +67,18 @@ pub(super) struct Blocks {
 #[derive(Default)]
 struct Map {
     len: u64,
-    /// The number of bytes that still come from the file below, if they were not written here.
+    /// Count of the file's first bytes that are on the disk below. A block that the overlay has written is read from
+    /// the scratch file instead.
     below: u64,
-    /// For each written block, by its number in the file, its position in the scratch file.
+    /// A map from the number of a block in this file to its position in the scratch file, in blocks. Only written
+    /// blocks are in the map.
     places: HashMap<u64, u64>,
 }
 
 impl Map {
-    /// Finds the blocks from `first` on, before `end`, that are adjacent in the scratch file or all not in it.
-    /// Returns the position of the first in the scratch file, if it is there, and the number of these blocks.
+    /// Finds the longest run of blocks that begins at `first` and does not reach beyond `end`. The blocks of a run are
+    /// adjacent in the scratch file, or none of them is there. Returns the run's position in the scratch file, and the
+    /// number of its blocks. The position is `None` if none is there.
     fn run(&self, first: u64, end: u64) -> (Option<u64>, u64) {
         assert!(first < end, "blocks {first}..{end}");
         let place = self.places.get(&first).copied();
@@ -87,8 +90,8 @@ impl Map {
         (place, 1 + to_u64(more))
     }
 
-    /// Finds the bytes from `from` on, before `end`, that come from the same source. Returns the source and their
-    /// number.
+    /// Returns the source of the byte at `from`, and the number of bytes in sequence that have this source. The count
+    /// begins with this byte and stops at `end`.
     fn part(&self, from: u64, end: u64) -> (Source, usize) {
         assert!(
             from < end && end <= self.len,
@@ -128,7 +131,8 @@ impl Blocks {
         }
     }
 
-    /// Returns a file whose contents are the `len` bytes of the file `path` below.
+    /// Returns the contents of a file of the overlay that is still unchanged. All its `len` bytes are in the file
+    /// `path` on the disk below.
     pub(super) fn over(path: &str, len: u64) -> Blocks {
         let map = Map {
             len,
@@ -179,8 +183,8 @@ impl OverlayFile {
         self.scratch.file(self.access)
     }
 
-    /// Writes whole blocks, with one write for each group of adjacent positions, and then records the positions. The
-    /// file's length is at least `end` afterwards.
+    /// Writes whole blocks to the scratch file, with one write for each run of adjacent positions. Records the
+    /// positions after the write. The file's length is at least `end` afterwards.
     fn write_blocks(&self, first: u64, data: &[u8], end: u64) -> Result<()> {
         assert!(data.len().is_multiple_of(SECTOR_BYTES), "whole blocks");
         let (mut block, mut rest) = (first, data);

@@ -1,4 +1,4 @@
-//! Checks that an overlay works as a disk, changes nothing below, and pays for its writes.
+//! Checks that an overlay works as a disk, changes nothing on the disk below, and does real I/O for its writes.
 
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ fn direct_access_goes_around_the_cache_where_the_disk_can() {
     );
 }
 
-/// Makes a random call. If `rng` is in the same state, it is the same call on each disk.
+/// Makes a random call. On disks with the same history, the same state of `rng` gives the same call.
 fn act(disk: &dyn Disk, open: &mut Vec<Arc<dyn File>>, rng: &mut Rng) -> String {
     const PATHS: [&str; 7] = ["a", "b", "d/a", "d/b", "d/e/a", "d", "g/a"];
     let path = PATHS[rng.usize(..PATHS.len())];

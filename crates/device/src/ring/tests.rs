@@ -1,4 +1,4 @@
-//! Tests of writes that the kernel ends early or refuses. Special descriptors cause its short writes and errors.
+//! Tests of writes that the kernel ends early or refuses. Special descriptors cause these short writes and errors.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read};

@@ -1,19 +1,19 @@
-//! The bytes of a simulated file, in chunks. Files, snapshots and the two views of a file share a chunk until one of
-//! them changes it.
+//! The bytes of a simulated file, in chunks. Files and snapshots can share a chunk. The live and the durable bytes of a
+//! file can also share a chunk. A change first copies a shared chunk.
 //!
-//! Most of a file is zeros that were never written, and most crashes and syncs affect little of it. So a chunk of
-//! zeros takes no memory, and making a chunk durable copies only a reference. The bytes of a write are kept as
-//! references to the chunks that the write changed, in their state after it.
+//! Most of a file is zeros that were never written, and most crashes and syncs affect little of it. So a chunk of zeros
+//! takes no memory, and making a chunk durable copies only a reference. The bytes of a write are kept as references to
+//! chunks. These are the chunks that the write changed, as they were after it.
 //!
 //! # Invariants
 //!
-//! The number of chunks is the length divided by the chunk size, rounded up. The last chunk is zeros after the
-//! length.
+//! The number of chunks is the length divided by the chunk size, rounded up. In the last chunk of a file, all bytes
+//! after the end of the file are zeros.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The size of a chunk, bytes.
+/// The size of a chunk, in bytes.
 const CHUNK_BYTES: usize = 4096;
 
 #[derive(Clone, Default)]
@@ -23,7 +23,7 @@ pub(super) struct Content {
     chunks: Vec<Option<Arc<[u8]>>>,
 }
 
-/// Splits a range into its parts in each chunk. Returns the number of each chunk and the range within it.
+/// Splits a range at the chunk boundaries. Returns the chunk number and the range in the chunk for each piece.
 fn parts(range: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
     let mut at = range.start;
     std::iter::from_fn(move || {
@@ -40,7 +40,7 @@ impl Content {
         self.len
     }
 
-    /// Fills `out` with the bytes from `start` on. All of them must be within the length.
+    /// Fills `out` with the bytes from `start` on. The whole range must be within the length.
     pub(super) fn read(&self, start: usize, mut out: &mut [u8]) {
         assert!(start + out.len() <= self.len, "a read beyond the end");
         for (chunk, range) in parts(start..start + out.len()) {
@@ -65,7 +65,7 @@ impl Content {
         Arc::make_mut(bytes.get_or_insert_with(|| Arc::from(&[0; CHUNK_BYTES][..])))
     }
 
-    /// Overwrites bytes. If the write ends after the file, the file grows.
+    /// Overwrites bytes. If the write ends beyond the end of the file, the file grows.
     pub(super) fn write(&mut self, offset: usize, mut data: &[u8]) {
         let end = offset + data.len();
         if end > self.len {
@@ -97,7 +97,7 @@ impl Content {
         self.len = len;
     }
 
-    /// Takes the length of another file, and shares with it every chunk that the range touches.
+    /// Gives this file the length of `other`, and shares with `other` every chunk that the range touches.
     pub(super) fn share(&mut self, other: &Content, range: &Range<usize>) {
         self.resize(other.len);
         assert_eq!(
@@ -112,7 +112,7 @@ impl Content {
         }
     }
 
-    /// Flips the bits `mask` of a byte. Returns whether the file has that byte.
+    /// Flips the bits of `mask` in one byte. `byte` is its offset. Returns whether the file has that byte.
     pub(super) fn flip(&mut self, byte: usize, mask: u8) -> bool {
         let found = byte < self.len;
         if found {
@@ -129,16 +129,16 @@ impl Content {
     }
 }
 
-/// The bytes of a write: the chunks that it touched, in their state after it.
+/// The bytes of a write: the chunks that it touched, as they were after it.
 #[derive(Clone)]
 pub(super) struct Written {
     range: Range<usize>,
-    /// The bytes of these chunks. The first chunk begins at a multiple of the chunk size in the file.
+    /// The chunks that the write touched. The first chunk's offset in the file is `base`, a multiple of the chunk size.
     chunks: Content,
 }
 
 impl Written {
-    /// Returns the bytes of a range. The range must just have been written to `file`.
+    /// Returns the bytes of the last write to `file`. That write wrote exactly this range.
     pub(super) fn of(file: &Content, range: Range<usize>) -> Written {
         let first = range.start / CHUNK_BYTES;
         let chunks = file.chunks[first..range.end.div_ceil(CHUNK_BYTES)].to_vec();
@@ -159,12 +159,12 @@ impl Written {
         &self.range
     }
 
-    /// Returns the offset in the file at which the chunks begin.
+    /// Returns the chunks' offset in the file.
     fn base(&self) -> usize {
         self.range.start / CHUNK_BYTES * CHUNK_BYTES
     }
 
-    /// Writes a part of these bytes to the same offset of another file.
+    /// Copies the bytes of range `part` from the write into `file`. The range has the same offsets in both files.
     pub(super) fn put(&self, part: Range<usize>, file: &mut Content) {
         assert!(
             self.range.start <= part.start && part.end <= self.range.end,
@@ -190,19 +190,20 @@ impl Written {
         }
     }
 
-    /// Flips the bits `mask` of a byte of the file, if the write contains that byte.
+    /// Flips the bits of `mask` in one byte, if the write contains that byte. `byte` is its offset in the file.
     pub(super) fn flip(&mut self, byte: usize, mask: u8) {
         if self.range.contains(&byte) {
             self.chunks.flip(byte - self.base(), mask);
         }
     }
 
-    /// Sets those bytes of the write to zero that are at offset `at` of the file or later.
+    /// Sets to zero the bytes of the write that are at offset `at` of the file or later.
     pub(super) fn zero_from(&mut self, at: usize) {
         self.chunks.zero_from(at.saturating_sub(self.base()));
     }
 
-    /// Drops the bytes after the end of a file of `len` bytes. Returns whether any bytes are left.
+    /// Removes the bytes of the write that are at offset `len` of the file or later. Returns whether any bytes are
+    /// left.
     pub(super) fn truncate(&mut self, len: usize) -> bool {
         let end = self.range.end.min(len).max(self.range.start);
         let left = end - self.base();
@@ -223,8 +224,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns a random range that begins within `len` and may end a little after it. It is shorter than a chunk, or
-    /// as long as several.
+    /// Returns a random range. It begins at `len` or before, and may end after `len`. Its length is below a limit that
+    /// is chosen at random: 5 bytes, one chunk or three chunks.
     fn range(rng: &mut Rng, len: usize) -> Range<usize> {
         let start = rng.usize(0..=len);
         let most = [5, CHUNK_BYTES, 3 * CHUNK_BYTES][rng.usize(0..3)];

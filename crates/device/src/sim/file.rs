@@ -20,9 +20,9 @@ pub(super) struct SimFile {
 pub(super) struct Handle {
     /// The number of the file.
     pub(super) ino: Ino,
-    /// The path by which the file was opened.
+    /// The path that was used to open the file.
     pub(super) path: Arc<str>,
-    /// The life of the machine in which the file was opened.
+    /// The number of the machine's life in which the file was opened. See [`State::life`].
     pub(super) life: u64,
 }
 

@@ -11,13 +11,14 @@ use super::queue::Flying;
 use super::state::{State, eio, is_nth};
 use crate::path::bytes_u64;
 
-/// A write of a killed life lands on average after this many operations. With 8 it lands soon, with 512 perhaps only
-/// when its file is used for something else.
+/// The choices for the average number of operations until the next stray write *lands*. A stray write was left in
+/// flight by a killed process. When it lands, its bytes go into the file. With 8, it lands soon. With 512, the file may
+/// have a new use before it lands.
 const STRAY_ODDS: [u16; 3] = [8, 64, 512];
 
 impl State {
-    /// Takes a durable write and returns its number. Fails if a plain write would fail. If a sync would fail, the
-    /// completion of the write has the error.
+    /// Begins a durable write and returns its number. An error that a plain write would have is returned at once. An
+    /// error that a plain sync would have is returned later, by [`complete`](Self::complete).
     pub(super) fn begin_durable(
         &mut self,
         path: &str,
@@ -102,8 +103,8 @@ impl State {
         Err(Error::io("write", path, eio()))
     }
 
-    /// Ends a write in flight: its bytes go into the file as a change that is not durable. Returns the file. `None`:
-    /// the write has ended before, it has no bytes, or its file is gone.
+    /// Ends a write in flight: applies the bytes to the file as a change that is not durable. Returns the file. `None`:
+    /// the write has already ended, it has no bytes, or its file is gone.
     fn land(&mut self, number: u64) -> Option<Ino> {
         let at = self
             .storage
@@ -136,14 +137,14 @@ impl State {
         self.storage.strays.clear();
     }
 
-    /// Ends all writes that killed lives have left in flight.
+    /// Ends all writes that killed processes have left in flight.
     pub(super) fn land_strays(&mut self) {
         for number in std::mem::take(&mut self.storage.strays) {
             self.land(number);
         }
     }
 
-    /// With low odds, ends a write of a killed life whose locks were not kept for it.
+    /// Ends, with a low probability, one write that a killed process has left in flight.
     pub(super) fn land_late(&mut self) {
         let stray = self.storage.strays.last().copied();
         if let Some(number) = stray
@@ -155,8 +156,8 @@ impl State {
         }
     }
 
-    /// Gives up the writes in flight of a killed process. If its locks are kept until they end, they end now.
-    /// Otherwise each ends at some later time.
+    /// Decides when the writes end that a killed process has left in flight. If the disk keeps the process's locks
+    /// until these writes end, they all end now. Otherwise each of them ends at some later time.
     pub(super) fn abandon_flights(&mut self) {
         if self.keeps_locked {
             return self.land_all();

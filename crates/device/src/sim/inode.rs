@@ -1,11 +1,11 @@
-//! The bytes of one simulated file: those that programs see, those that the disk holds, and the changes from the
-//! latter to the former.
+//! The bytes of one simulated file. Programs see `live`, and the disk holds `durable`. The pending changes have been
+//! applied to `live` only.
 //!
 //! # Invariants
 //!
-//! `live` and `durable` differ only within the `dirty` ranges of pending changes and within the `stale` ranges. So
-//! the cost of a sync or a crash depends on the number of changed bytes, not on the size of the file. Only so a
-//! thousand crashes a second are possible.
+//! `live` and `durable` differ only within the `dirty` ranges of pending changes and within the `stale` ranges. So the
+//! cost of a sync or a crash depends on the number of changed bytes, not on the size of the file. This makes a thousand
+//! crashes a second possible.
 
 use std::mem;
 use std::ops::Range;
@@ -15,18 +15,18 @@ use fastrand::Rng;
 use super::Meters;
 use super::content::{Content, Written};
 
-/// The size of a sector, bytes. A torn write keeps or loses whole sectors. Disks promise no more than that.
+/// The size of a sector, in bytes. A torn write keeps or loses whole sectors. Disks promise no more than that.
 pub(super) const TORN_BYTES: usize = 512;
-/// The most bytes of a lost range that are filled with garbage. The rest is filled with zeros.
+/// The maximum number of garbage bytes when a crash lengthens a file. The other new bytes are zeros.
 const GARBAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// A change that no sync has made durable.
 #[derive(Clone)]
 pub(super) struct Pending {
-    /// The number of the change among all pending operations of the disk.
+    /// The number of the change. The disk numbers all its changing operations in sequence.
     pub(super) seq: u64,
     change: Change,
-    /// The range in which the change made `live` differ from `durable`.
+    /// The range where the change made `live` differ from `durable`.
     dirty: Range<usize>,
 }
 
@@ -45,7 +45,7 @@ pub(super) enum Fate {
     TornPrefix,
     /// A write keeps a random subset of its sectors. A resize is kept.
     TornSubset,
-    /// The file gets the length but not the bytes.
+    /// The file gets the length that the change requires. The bytes of a write are lost.
     LengthOnly,
 }
 
@@ -54,9 +54,10 @@ pub(super) struct Inode {
     pub(super) live: Content,
     durable: Content,
     pub(super) pending: Vec<Pending>,
-    /// The ranges in which `live` has bytes that a failed sync dropped and `durable` lacks.
+    /// The ranges in which `live` still has bytes of a failed sync or a failed durable write. `durable` may have other
+    /// bytes there.
     stale: Vec<Range<usize>>,
-    /// The number of handles that are open in the present life of the machine.
+    /// Count of open handles. Each life of the machine begins with 0.
     pub(super) handles: usize,
 }
 
@@ -89,7 +90,8 @@ impl Inode {
         self.pending.push(Pending { seq, change, dirty });
     }
 
-    /// Makes all pending changes durable. If no range is stale, `durable` then shares the changed chunks with `live`.
+    /// Makes all pending changes durable. If no range is stale, `durable` shares the changed chunks with `live`
+    /// afterwards.
     pub(super) fn sync(&mut self) {
         let Inode {
             live,
@@ -116,8 +118,8 @@ impl Inode {
         );
     }
 
-    /// Makes the last write durable, and also the earlier changes that it overwrites, because a device never restores
-    /// older bytes.
+    /// Makes the last write durable. The earlier pending writes that overlap it become durable first, because a device
+    /// never restores older bytes.
     pub(super) fn sync_last(&mut self) {
         let last = self.pop_write();
         let range = last.dirty.clone();
@@ -148,8 +150,9 @@ impl Inode {
         );
     }
 
-    /// Fails the last write, which is a durable write. Some of its sectors become durable. If `keeps` is set, reads
-    /// still show all its bytes, otherwise only the durable ones.
+    /// Fails the last write, which should have been durable. The write is lost, or a random subset of its sectors
+    /// becomes durable. If `keeps` is set, reads still show all bytes of the write. Otherwise they show the durable
+    /// bytes.
     pub(super) fn fail_last(&mut self, keeps: bool, rng: &mut Rng, meters: &mut Meters) {
         let last = self.pop_write();
         assert!(
@@ -179,7 +182,8 @@ impl Inode {
         last
     }
 
-    /// Fails a sync. Some sectors become durable, the others never will. Reads still show all the new bytes.
+    /// Fails a sync. Each change is lost, or a random subset of its sectors becomes durable. Reads still show all the
+    /// new bytes.
     pub(super) fn fail_sync_keeping(&mut self, rng: &mut Rng, meters: &mut Meters) {
         let pending = mem::take(&mut self.pending);
         for one in &pending {
@@ -271,7 +275,8 @@ impl Inode {
         }
     }
 
-    /// Flips the bits `mask` of a byte in all copies. Returns whether the file has that byte.
+    /// Flips the bits of `mask` in one byte of all copies. `byte` is its offset. Returns whether the file has that
+    /// byte.
     pub(super) fn flip(&mut self, byte: usize, mask: u8) -> bool {
         let mut found = false;
         for bytes in [&mut self.live, &mut self.durable] {
@@ -315,8 +320,8 @@ impl Inode {
     }
 }
 
-/// Writes those sectors of a write for which `keep` returns true, given their number in the file. Returns the number
-/// of the other sectors.
+/// Applies to `bytes` the sectors of `written` for which `keep` returns true. `keep` gets the sector's number in the
+/// file. Returns the number of sectors that were not applied.
 fn tear(bytes: &mut Content, written: &Written, mut keep: impl FnMut(usize) -> bool) -> usize {
     let (mut at, end, mut lost) = (written.range().start, written.range().end, 0);
     while at < end {

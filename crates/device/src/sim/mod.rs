@@ -1,23 +1,23 @@
-//! A simulated disk that fails. It is memory that distinguishes synced from unsynced changes, and loses unsynced ones
-//! in every way that a real disk may.
+//! A simulated disk that fails. It keeps synced and unsynced changes apart in memory. It can lose unsynced changes in
+//! every way that a real disk may.
 //!
-//! A file has the bytes that programs see, the bytes that the disk holds, and the pending writes between the two. The
-//! names are kept in the same way. [`SimDisk::crash`] decides by a [`CrashProfile`] and a seed which pending writes
-//! and names survive, and begins the machine's next life. The disk refuses handles and locks of earlier lives, so an
-//! engine of an earlier life cannot write to it. A [`FaultPlan`] makes single operations fail. `docs/fault-model.md`
-//! lists every fault.
+//! A file has visible bytes, durable bytes, and the pending writes between the two. Names also have a visible state, a
+//! durable state, and pending operations. [`SimDisk::crash`] decides by a [`CrashProfile`] and a seed which pending
+//! writes and names survive, and begins the machine's next life. The disk refuses handles and locks of earlier lives,
+//! so an engine of an earlier life cannot write to it. A [`FaultPlan`] makes single operations fail.
+//! `docs/fault-model.md` lists every fault.
 //!
 //! # Why it is built this way
 //!
 //! The simulator runs more than a thousand crashes and recoveries a second, so no operation may copy a whole file. A
-//! sync applies only the writes since the last one, and a crash changes only the bytes that differ.
+//! sync applies only the writes since the last sync, and a crash changes only the bytes that differ.
 //! [`SimDisk::snapshot`] shares the chunks of every file (`content`), and a change copies only one chunk.
 //!
 //! # Invariants
 //!
 //! * Equal seeds, operations, plans and crashes always give equal bytes, errors and counts.
-//! * When a sync of a file has returned `Ok`, its bytes survive every crash. When a sync of a directory has, its
-//!   names do.
+//! * When a sync of a file has returned `Ok`, its bytes survive every crash. When a sync of a directory has returned
+//!   `Ok`, its names survive every crash.
 
 mod content;
 mod file;
@@ -49,11 +49,11 @@ use crate::{Access, Disk, DurableQueue, File, FileId, Locks};
 use file::{Handle, SimFile};
 use queue::SimQueue;
 
-/// A simulated disk. Clones of the `Arc` and the views of [`SimDisk::life`] are the same disk.
+/// A simulated disk. Clones of the `Arc` share the disk. Views from [`SimDisk::life`] share it too.
 pub struct SimDisk {
     /// One lock for all the state. It is never contended, because the simulator has one thread.
     state: Arc<Mutex<State>>,
-    /// The life to which this view belongs. `None`: this is the disk itself, which can be used in all lives.
+    /// The life of this view. `None`: the disk itself, which can be used in all lives.
     life: Option<u64>,
 }
 
@@ -89,8 +89,8 @@ impl SimDisk {
         })
     }
 
-    /// Returns a view of the disk for the present life. After the next crash the view cannot be used, like the engine
-    /// that holds it.
+    /// Returns a view of the disk for the present life. After the next crash, the view cannot be used, so a new engine
+    /// needs a new view.
     #[must_use]
     pub fn life(&self) -> Arc<SimDisk> {
         let life = self.state.lock().life;
@@ -106,23 +106,23 @@ impl SimDisk {
     }
 
     /// Crashes and restarts the machine. `profile` and `seed` decide which pending changes survive. Handles and locks
-    /// become invalid. Of the plan only the capacity stays in force.
+    /// become invalid. The plan ends, except for its limit of the capacity.
     pub fn crash(&self, profile: CrashProfile, seed: u64) {
         self.state.lock().crash(profile, seed);
     }
 
     /// Crashes the machine like [`crash`](Self::crash), but bit i of `keep` decides whether the i-th of the
-    /// [`pending_ops`](Self::pending_ops) survives. Operations after the 64th do not. For exhaustive tests.
+    /// [`pending_ops`](Self::pending_ops) survives. Operations after the 64th are lost. For exhaustive tests.
     pub fn crash_keeping(&self, keep: u64) {
         self.state.lock().crash_keeping(keep);
     }
 
-    /// Ends all processes of earlier lives: their writes in flight end now.
+    /// Ends all processes of earlier lives at once. The bytes of their writes in flight go into the files.
     pub fn end_former_lives(&self) {
         self.state.lock().land_strays();
     }
 
-    /// Returns whether the machine has power. A planned power cut takes it away until the next crash.
+    /// Returns whether the machine has power. A planned power cut ends the power. [`crash`](Self::crash) restores it.
     #[must_use]
     pub fn has_power(&self) -> bool {
         !self.state.lock().power_is_cut
@@ -143,13 +143,13 @@ impl SimDisk {
         self.state.lock().ops
     }
 
-    /// Returns the number of faults of each kind that were injected since the disk was made.
+    /// Returns the number of injected faults of each kind, since the disk was made.
     #[must_use]
     pub fn faults(&self) -> BTreeMap<&'static str, u64> {
         self.state.lock().meters.0.clone()
     }
 
-    /// Returns the number of faults that were injected since the disk was made.
+    /// Returns the number of injected faults, since the disk was made.
     #[must_use]
     pub fn faults_struck(&self) -> u64 {
         self.state.lock().meters.0.values().sum()
@@ -191,8 +191,8 @@ impl SimDisk {
         Ok(state.inode(ino).live.to_vec())
     }
 
-    /// Shortens a file to `len` bytes on the disk and in all caches, like damage. Does nothing if the file is shorter
-    /// or does not exist.
+    /// Damages a file: shortens it to `len` bytes, both on the disk and in all caches. Does nothing if the file is
+    /// shorter or does not exist.
     pub fn truncate_file(&self, path: &str, len: u64) {
         let mut state = self.state.lock();
         if let Some(&ino) = state.storage.names.live.get(path) {
@@ -202,8 +202,8 @@ impl SimDisk {
         }
     }
 
-    /// Sets a file's bytes from `at` on to zero, on the disk and in all caches, like damage. Does nothing if the file
-    /// does not exist.
+    /// Damages a file: overwrites all bytes from offset `at` to the end with zeros, both on the disk and in all caches.
+    /// Does nothing if the file does not exist.
     pub fn zero_from(&self, path: &str, at: u64) {
         let mut state = self.state.lock();
         if let Some(&ino) = state.storage.names.live.get(path) {
@@ -224,8 +224,8 @@ impl SimDisk {
         SimSnapshot { storage }
     }
 
-    /// Restores the disk to a snapshot with its pending changes, and begins a new life: with power, without a plan,
-    /// and without open handles or locks.
+    /// Restores the state of a snapshot, including its pending changes, and begins a new life. The machine then has
+    /// power, but no fault plan, open handles or locks.
     pub fn restore(&self, snapshot: &SimSnapshot) {
         let open = |inode: &inode::Inode| inode.handles > 0;
         assert!(
@@ -408,7 +408,7 @@ impl Disk for SimDisk {
     }
 }
 
-/// A guard that releases a lock when it is dropped, unless that happens in a later life.
+/// A guard for a lock. Dropping the guard releases the lock, unless the life of the guard has ended.
 struct Guard {
     state: Arc<Mutex<State>>,
     life: u64,

@@ -1,9 +1,8 @@
-//! The names of the simulated disk: those that programs see, those that the disk holds, and the pending operations
-//! between the two.
+//! The names of the simulated disk: the visible names, the durable names, and the pending operations between the two.
 //!
-//! An operation becomes durable when its directory is synced. For a rename that is the directory of its target. As in
-//! a journalling file system, an operation that becomes durable also makes the earlier pending operations on the same
-//! names durable. So a name never returns to an older state.
+//! An operation becomes durable when its directory is synced. A rename becomes durable when the target's directory is
+//! synced. As in a journalling file system, all earlier pending operations on the affected names then become durable
+//! too. So a name never returns to an older state.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -11,7 +10,7 @@ use std::sync::Arc;
 
 use crate::path::parent;
 
-/// The number of a file. It is never used again.
+/// The number of a file. Numbers are never reused.
 pub(super) type Ino = u64;
 
 #[derive(Clone)]
@@ -125,8 +124,8 @@ impl Names {
         self.persist(keep);
     }
 
-    /// Crashes the names. Keeps the operations for which `survives` returns true, and the operations on which they
-    /// depend. Returns the number of lost operations.
+    /// Applies a crash to the names. Keeps the operations for which `survives` returns true, and all operations on
+    /// which the kept ones depend. Returns the number of lost operations.
     pub(super) fn crash(&mut self, mut survives: impl FnMut(u64) -> bool) -> usize {
         if self.pending.is_empty() {
             return 0;
@@ -139,7 +138,8 @@ impl Names {
         lost
     }
 
-    /// Makes the chosen operations durable, and also the earlier operations on the same names.
+    /// Makes each operation durable that has `true` in `keep`. Also makes all earlier operations on the same names
+    /// durable.
     fn persist(&mut self, mut keep: Vec<bool>) {
         assert_eq!(
             keep.len(),
@@ -167,7 +167,7 @@ impl Names {
         assert_eq!(kept.next(), None, "every fate is used");
     }
 
-    /// Returns every file that has a name, or whose name can come back after a crash.
+    /// Returns every file that has a name, or can have one again after a crash.
     pub(super) fn referenced(&self) -> BTreeSet<Ino> {
         let named = self.live.values().chain(self.durable.values()).copied();
         named

@@ -1,10 +1,11 @@
 //! The queue of durable writes of the simulated disk. Writes complete late and in any order, and each may fail
 //! separately.
 //!
-//! The bytes of a write in flight are not yet in the file. Its completion makes its range durable, and no other
-//! range. A power cut turns the writes in flight into changes that are not durable, of which any part may survive. If
-//! a process is killed, its writes in flight end all the same. If [`Disk::keep_locked`](crate::Disk::keep_locked) was
-//! called with locks, the writes end before the next life gets them. Otherwise they end at any time in that life.
+//! The bytes of a write in flight are not yet in the file. When the write completes, exactly the written range becomes
+//! durable. A power cut turns the writes in flight into pending changes, and any part of these may survive. When a
+//! process is killed, its writes in flight still reach the file. If [`Disk::keep_locked`](crate::Disk::keep_locked) was
+//! called with locks, they reach it before the next process gets these locks. Otherwise they may reach it at any time
+//! in the next life.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use super::state::State;
 use crate::File;
 use crate::durable::{Completed, DurableQueue, DurableWrite};
 
-/// The most writes in flight, as on a ring.
+/// The maximum number of writes in flight. The ring of `FileDisk` has a maximum, too.
 const DEPTH: usize = 4;
 
 /// A write in flight.
@@ -42,10 +43,10 @@ pub(super) struct SimQueue {
 pub(super) struct Own {
     /// The writes in flight, each with the number that the machine gave it.
     flying: Vec<(u64, DurableWrite)>,
-    /// The writes that have ended and were not collected.
+    /// Ended writes, not collected yet.
     done: Vec<Completed>,
-    /// The files of the ended writes. Dropping the last handle of a file locks the machine, so it is done without
-    /// that lock.
+    /// The files of the ended writes. They are dropped only while the machine's mutex is free, because dropping the
+    /// last handle of a file locks this mutex.
     files: Vec<Arc<dyn File>>,
 }
 
@@ -59,9 +60,9 @@ impl Own {
         });
     }
 
-    /// Ends one of the writes in flight, which the seed chooses.
+    /// Ends a write in flight that the seed chooses.
     fn land_one(&mut self, state: &mut State, life: u64) {
-        // If a process has slept through a crash, all its writes in flight have failed.
+        // If the machine has crashed since the queue was made, all writes that the queue has in flight have failed.
         let is_known = state.life != life || state.storage.flying.len() >= self.flying.len();
         assert!(
             self.flying.len() <= DEPTH && is_known,
@@ -75,7 +76,7 @@ impl Own {
 }
 
 impl SimQueue {
-    /// Calls `work` with both the machine and the queue locked.
+    /// Locks the machine and the queue, and calls `work`.
     fn with<T>(&self, work: impl FnOnce(&mut Own, &mut State) -> T) -> T {
         let (result, files) = {
             let (mut state, mut own) = (self.state.lock(), self.own.lock());
@@ -139,7 +140,7 @@ impl Drop for SimQueue {
                 own.land_one(state, self.life);
             }
         });
-        // If the machine has crashed, it has already decided about the writes that are left.
+        // If the machine has crashed, the crash has already decided about the writes that are left.
         let mut own = self.own.lock();
         let (flying, done) = (
             std::mem::take(&mut own.flying),

@@ -1,4 +1,4 @@
-//! The simulated machine: its files, and the faults of its operations.
+//! The simulated machine: files, and faults of operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,10 +13,11 @@ use super::queue::Flying;
 use super::{CrashProfile, FaultPlan, SyncFailure};
 use crate::path::{bytes_u64, parent};
 
-/// The most bytes of a simulated file. So a wrong offset gives an error instead of using all memory.
+/// The maximum size of a simulated file, in bytes. Without this limit, a write at a wrong offset could use all memory.
+/// With it, the write fails.
 const FILE_BYTES_MAX: u64 = 1 << 32;
 
-/// The number of injected faults of each kind.
+/// Counts of injected faults, by their kind.
 #[derive(Clone, Default)]
 pub(super) struct Meters(pub(super) BTreeMap<&'static str, u64>);
 
@@ -37,16 +38,17 @@ pub(super) struct Storage {
     /// The number of the last pending operation. Operations on files and names are numbered together.
     seq: u64,
     pub(super) rng: Rng,
-    /// The durable writes in flight. The field after this is their number so far, ended ones included.
+    /// The durable writes in flight.
     pub(super) flying: Vec<Flying>,
+    /// Count of all durable writes begun so far, including those in flight.
     pub(super) flights: u64,
-    /// The numbers of the writes that killed processes have left in flight and that end in a later life.
+    /// The numbers of the writes in flight whose process was killed. These writes end in a later life.
     pub(super) strays: Vec<u64>,
-    /// One of these writes ends on average after this many operations.
+    /// The average number of operations after which one of the `strays` ends.
     pub(super) stray_odds: u16,
 }
 
-/// The number of operations of each kind since the plan was set.
+/// Counts of operations since the plan was set, by their kind.
 #[derive(Default)]
 pub(super) struct Since {
     ops: u64,
@@ -76,7 +78,7 @@ pub(super) fn eio() -> io::Error {
     io::Error::from_raw_os_error(libc::EIO)
 }
 
-/// Counts an operation. Returns whether it is the one for which a fault is planned.
+/// Counts an operation. Returns whether a fault is planned for it.
 pub(super) fn is_nth(count: &mut u64, planned: Option<u64>) -> bool {
     *count += 1;
     planned == Some(*count)
@@ -112,7 +114,7 @@ impl State {
         self.since = Since::default();
     }
 
-    /// Fails if the machine has no power, or if `life` is an earlier life.
+    /// Fails if the machine has no power or `life` has ended.
     pub(super) fn alive(&self, op: &'static str, path: &str, life: u64) -> Result<()> {
         if life != self.life {
             let source = io::Error::other("the machine has restarted since this was opened");
@@ -151,7 +153,7 @@ impl State {
         self.storage.seq
     }
 
-    /// Returns the inode of a file that is open in this life.
+    /// Returns the inode of a file with an open handle in this life.
     pub(super) fn inode(&mut self, ino: Ino) -> &mut Inode {
         self.storage
             .inodes
@@ -192,8 +194,8 @@ impl State {
         Ok(())
     }
 
-    /// Renames a file. Fails if the target exists. The pending operation is a plain rename: a file that had the
-    /// target's name before can only be one whose removal is pending before it.
+    /// Renames a file. Fails if the target exists. The rename is a pending operation. An earlier removal of the
+    /// target's name may still be pending, too.
     pub(super) fn publish(&mut self, from: &str, to: &str, life: u64) -> Result<()> {
         self.mutating("publish", from, life)?;
         self.strike_name("publish", from)?;
@@ -341,7 +343,7 @@ impl State {
         Err(Error::io("sync", &*file.path, eio()))
     }
 
-    /// Checks that a file may grow to `end`. Returns `end` as an index.
+    /// Checks that a file may grow to the length `end`. Returns `end`, converted to `usize`.
     pub(super) fn admit(
         &mut self,
         op: &'static str,
@@ -431,8 +433,8 @@ impl State {
         }
     }
 
-    /// Crashes the machine. Keeps exactly the pending operations whose bit in `mask` is set, and the operations on
-    /// names on which they depend.
+    /// Crashes the machine. Keeps exactly the pending operations with a bit in `mask`, and all operations on names that
+    /// the kept operations need.
     pub(super) fn crash_keeping(&mut self, mask: u64) {
         self.land_all();
         let seqs = self.storage.pending_seqs();
@@ -513,7 +515,7 @@ impl Storage {
         seqs
     }
 
-    /// Drops files that no name and no handle leads to, now or after a crash.
+    /// Drops each file that has no open handle and no name, unless a crash could restore a name of the file.
     pub(super) fn forget_unreachable(&mut self) {
         if self.inodes.len() > self.names.live.len() {
             let named = self.names.referenced();

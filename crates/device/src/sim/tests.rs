@@ -10,7 +10,7 @@ fn new_file(disk: &SimDisk, path: &str) -> Arc<dyn File> {
     disk.create(path, Access::Buffered).unwrap()
 }
 
-/// Makes a file whose name and contents are durable.
+/// Makes a file with a durable name and durable contents.
 fn durable_file(disk: &SimDisk, path: &str, data: &[u8]) -> Arc<dyn File> {
     let file = new_file(disk, path);
     file.write_at(0, data).unwrap();
@@ -243,7 +243,7 @@ fn a_published_file_has_the_old_name_or_the_new_one_and_replaces_nothing() {
         assert_eq!(seen_in(profile, &synced), kept, "{profile:?}");
     }
 
-    // The target exists, durable or not. After no crash may the refused publication have happened.
+    // The target exists, durable or not. No crash may leave the disk as if the refused publication had happened.
     let refused = |disk: &SimDisk| {
         durable_file(disk, "f.tmp", b"new");
         durable_file(disk, "f", b"old");
@@ -259,7 +259,7 @@ fn a_published_file_has_the_old_name_or_the_new_one_and_replaces_nothing() {
     let may_vanish = all(["f= f.tmp=new", "f.tmp=new"]);
     assert_eq!(seen_in(CrashProfile::Worst, &lost), may_vanish);
 
-    // A name is free although its removal is not durable. That removal becomes durable before the new name does.
+    // A removed name is free before its removal is durable. The removal becomes durable before the new name does.
     let again = |disk: &SimDisk| {
         durable_file(disk, "f.tmp", b"new");
         durable_file(disk, "f", b"old");

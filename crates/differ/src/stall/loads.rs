@@ -1,8 +1,8 @@
 //! The loads of the stall meter, one in each row.
 //!
-//! Every load has a size `n`: it concerns `n` elements, keys or commands, or 59 `n` bytes. The collection of a
-//! command is at the key `c`, and a second collection at `d`. Elements are numbers that are not in order, so that the
-//! same elements can be sorted, scored and joined.
+//! Every load has a size `n`. It is the number of elements, keys or commands. A load with a long text has 59 `n` bytes
+//! instead. A command works on the collection at the key `c`. If it needs a second collection, that is at the key `d`.
+//! Elements are numbers in mixed order, so that a command can sort, score and join them.
 
 mod streams;
 
@@ -11,7 +11,7 @@ pub use streams::MORE_LOADS;
 use super::requests::{Requests, fill, line, words};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The requests that a load sends while another client PINGs.
+/// The requests of a load. A second client PINGs meanwhile.
 pub enum Run {
     /// Every client sends these requests in one piece.
     Send(fn(u64) -> Requests),
@@ -31,7 +31,7 @@ pub struct Load {
     pub before: fn(u64) -> Requests,
     /// The load itself.
     pub run: Run,
-    /// The number of connections that send the load at the same time.
+    /// The number of connections that send the load in parallel.
     pub clients: usize,
 }
 
@@ -63,7 +63,7 @@ const fn crowd(name: &'static str, clients: usize, run: fn(u64) -> Requests) -> 
     }
 }
 
-/// Every load that is known to be heavy.
+/// All loads known to be heavy.
 pub static LOADS: &[Load] = &[
     crowd("n pipelined INCR", 1, increments),
     crowd("n pipelined INCR of 8 clients", 8, increments),
@@ -187,7 +187,7 @@ fn block(n: u64) -> Requests {
     all
 }
 
-/// Makes a block whose every command fails.
+/// Makes a block of commands that all fail.
 fn failing_block(n: u64) -> Requests {
     let mut all: Requests = ["SET text x", "MULTI"].into_iter().collect();
     for _ in 0..n {
@@ -213,7 +213,7 @@ fn swaps(n: u64) -> Requests {
     (0..n / 100).map(|_| "SWAPDB 0 1").collect()
 }
 
-/// Returns the `i`-th number. The numbers differ from each other and are not in order.
+/// Returns the `i`-th number. The numbers are distinct and in mixed order.
 fn number(i: u64) -> Vec<u8> {
     (i * 2_654_435_761 % (1 << 32)).to_string().into_bytes()
 }
@@ -222,8 +222,8 @@ fn numbers(n: u64) -> impl Iterator<Item = Vec<u8>> {
     (0..n).map(number)
 }
 
-/// Makes `n` words: names and values, or scores and members, alternately. There are no `n` pairs, because Redis takes
-/// no more than 2^20 words.
+/// Makes `n / 2` pairs of words: a name and a value, or a score and a member. There are not `n` pairs, because Redis
+/// takes no more than 2^20 words in a command.
 fn pairs(n: u64) -> impl Iterator<Item = Vec<u8>> {
     (0..n / 2).flat_map(|i| [number(i), number(i + 1)])
 }
@@ -238,7 +238,7 @@ fn keys(n: u64) -> Requests {
         .sum()
 }
 
-/// Makes keys that expire at the same moment, late enough that all keys are set before.
+/// Makes keys that all expire at the same moment. That moment is after the last key was set.
 fn keys_that_expire(n: u64) -> Requests {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let at = now.unwrap_or_default() + Duration::from_millis(300 + n / 100);

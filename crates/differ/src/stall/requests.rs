@@ -7,7 +7,7 @@ use std::ops::{Add, Range};
 /// The number of elements in one request of [`fill`].
 const BATCH: u64 = 500;
 
-/// Requests in the order in which they are sent.
+/// Requests, in the order of sending.
 #[derive(Debug, Default)]
 pub struct Requests {
     /// The bytes of the requests on the wire.
@@ -23,7 +23,7 @@ impl Requests {
         self.count += 1;
     }
 
-    /// Adds a request whose words are separated by blanks.
+    /// Adds one request. Blanks separate the words of `line`.
     pub fn push_line(&mut self, line: &str) {
         let argv: Vec<Vec<u8>> = line.split(' ').map(|word| word.into()).collect();
         self.push(&argv);
@@ -56,7 +56,7 @@ impl<'a> FromIterator<&'a str> for Requests {
     }
 }
 
-/// Makes one request whose words are separated by blanks.
+/// Makes one request. Blanks separate the words of `line`.
 pub fn line(line: &str) -> Requests {
     words(line, [])
 }
@@ -70,8 +70,8 @@ pub fn words(line: &str, more: impl IntoIterator<Item = Vec<u8>>) -> Requests {
     one
 }
 
-/// Makes requests that begin with `line`. `element` makes the words of each number of the range,
-/// and a request has those of up to 500 numbers.
+/// Makes requests that begin with `line`. `element` makes the words for one number of the range. Each request has the
+/// words for up to 500 numbers.
 pub fn fill<const W: usize>(
     line: &str,
     range: Range<u64>,

@@ -1,7 +1,7 @@
 //! Tests which commands count as a use of a key, with OBJECT IDLETIME after each command.
 //!
 //! The tests do not wait. A key is restored with an idle time of 5000 s, and then a command runs. Afterwards the idle
-//! time is either still about 5000 s, or the command has reset it.
+//! time is still about 5000 s, or the command has reset the idle time.
 
 use perdura_differ::pair::{Pair, Side};
 use perdura_differ::wire::{Wire, encode};
@@ -17,8 +17,9 @@ const VALUES: [&[&str]; 5] = [
     &["ZADD", "from", "1", "a", "2", "b"],
 ];
 
-/// Commands on the key `k`. If another key is to be checked, its name and `@` with its database follow the command.
-/// The set `set` and the list `list` exist, too.
+/// Commands on the key `k`. The test checks the idle time of `k` after each command. ` > ` and a name after a command
+/// make the test check the key of that name instead. `k@1` is the key `k` in database 1. The set `set` and the list
+/// `list` exist, too.
 const COMMANDS: &str = "
 OBJECT ENCODING k;OBJECT IDLETIME k;OBJECT REFCOUNT k;OBJECT FREQ k;TTL k;PTTL k;EXPIRETIME k
 PEXPIRETIME k;TYPE k;EXISTS k;TOUCH k;DUMP k;MEMORY USAGE k;SCAN 0 COUNT 100;KEYS *;RANDOMKEY

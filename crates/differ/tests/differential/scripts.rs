@@ -1,10 +1,11 @@
-//! Scripts as real programs use them: locks, limiters, queues, leaderboards. Both servers get the same calls, and
-//! must give the same replies.
+//! Scripts as real programs use them: locks, limiters, queues, leaderboards. Both servers get the same calls and must
+//! give the same replies.
 
 use perdura_differ::pair::{Pair, Side};
 use perdura_differ::wire::Wire;
 
-/// A script, its purpose, and its calls. In a call, keys are before the bar and arguments behind it.
+/// A script, its purpose, and the calls that test it. A call has its keys before the bar `|`, and its arguments after
+/// the bar.
 struct Known {
     what: &'static str,
     source: &'static str,

@@ -1,4 +1,5 @@
-//! Compares HyperLogLogs under limits that change. A restart resets the limit, so random scripts do not change it.
+//! Compares HyperLogLogs while the size limit of their sparse form changes. The random scripts never change this limit,
+//! because a restart resets it.
 
 use perdura_differ::pair::{Pair, Side};
 

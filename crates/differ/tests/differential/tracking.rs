@@ -7,7 +7,7 @@ use perdura_differ::reply::Reply;
 use perdura_differ::wire::Wire;
 use std::collections::BTreeMap;
 
-/// The number of clients of each server. The last client never tracks and speaks RESP2.
+/// The number of clients of each server. The last client speaks RESP2 and never tracks.
 const CLIENTS: usize = 4;
 
 struct Clients {

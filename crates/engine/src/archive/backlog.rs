@@ -1,19 +1,19 @@
 //! The backlog: runs that wait on the log's disk while the archive is away.
 //!
 //! ```text
-//!  archive fails ──► backlog: archiver ──► runs here ──► the log may be cut behind them
-//!                     │        merger ──► fewer of them
-//!  archive is back ───┴──────► drain ──► runs there, one by one ──► none left: archiver continues in the archive
+//!  archive fails ──► backlog: archiver ──► waiting runs ──► the log up to their end may be cut
+//!                     │        merger ──► fewer waiting runs
+//!  archive is back ───┴──────► drain ──► runs in the archive ──► none waits: archiver writes there again
 //! ```
 //!
-//! The backlog is a separate archive ([`Store`]), in folder `backlog` of the first stream's disk. Its runs replace a
-//! part of the log that would otherwise be on the log's disks. So the loss of any other disk does no more harm than it
-//! would without a backlog. The backlog begins at the last known end of the archive. Its merger combines no records, so
-//! each epoch can still be restored. An empty backlog stays on the disk and is used again.
+//! The backlog is a separate archive ([`Store`]), in folder `backlog` of the first stream's disk. Its runs replace
+//! parts of the log that would otherwise stay on the log's disks. So the backlog does not make the loss of any disk
+//! worse. The backlog begins at the last known end of the archive. Its merger combines no records, so each epoch can
+//! still be restored. An empty backlog stays on the disk and is used again.
 //!
 //! # The bound
 //! The options bound the total bytes of the waiting runs and the unarchived log, approximately. The archiver stops when
-//! another run might exceed the bound. From then on only the log grows. When the total reaches the bound, the log gets
+//! one more run might exceed the bound. From then on only the log grows. When the total reaches the bound, the log gets
 //! no more files ([`Wal::hold_growth`]). Writes are then refused as on a full disk, and resume by themselves when there
 //! is room again.
 //!
@@ -39,21 +39,21 @@ use serde::Serialize;
 use super::end_of;
 use crate::core::Core;
 
-/// Bytes of a run beyond the workspace of its writer: its moments, index and ends.
+/// The size, in bytes, allowed for the parts of a run outside the writer's workspace: moments, index and ends.
 const RUN_REST_BYTES: u64 = 64 << 10;
 
-/// The size limit of the backlog, and the policy by which its runs are merged.
+/// The size limit of the backlog, and the policy for merging runs.
 #[derive(Clone)]
 pub struct BacklogOptions {
-    /// The approximate limit of the total bytes of waiting runs and unarchived log.
+    /// The approximate limit, in bytes, for the waiting runs and the unarchived log together.
     pub bytes_max: u64,
-    /// The policy that chooses the moments that a later merge in the archive must keep. A merged run of the backlog
+    /// The policy for choosing the moments that a later merge in the archive must keep. A merged run of the backlog
     /// lists these moments.
     pub policy: Policy,
 }
 
 impl Default for BacklogOptions {
-    /// Returns options without a bound and without moments to list.
+    /// Returns options without a size limit. Their policy lists no moments.
     fn default() -> BacklogOptions {
         BacklogOptions {
             bytes_max: u64::MAX,
@@ -68,17 +68,17 @@ pub struct BacklogStats {
     /// `none`: the archiver writes into the archive. `waiting`: the archive is away. `draining`: it is back, and the
     /// waiting runs move into it.
     pub state: &'static str,
-    /// Runs that wait.
+    /// Count of runs that wait.
     pub runs: u64,
     /// Bytes of these runs.
     pub bytes: u64,
-    /// Bytes of the log that are in neither the archive nor the backlog.
+    /// Bytes of the durable log that are neither in the archive nor in the backlog yet.
     pub log_bytes: u64,
-    /// The limit of `bytes` and `log_bytes` together, bytes.
+    /// The limit, in bytes, for the sum of `bytes` and `log_bytes`.
     pub bytes_max: u64,
     /// True if the log may not grow because `bytes_max` is reached.
     pub full: bool,
-    /// Runs that moved from the backlog into the archive since the database was opened.
+    /// Count of runs that moved from the backlog into the archive since the database was opened.
     pub drained_runs: u64,
 }
 
@@ -91,8 +91,8 @@ pub(super) struct Opener<'a> {
 }
 
 impl Opener<'_> {
-    /// Opens the backlog, or makes it, so that it continues the archive from `from`, the archive's last known end. A
-    /// backlog may begin later than `from`: when it was made, the archive ended where the backlog begins.
+    /// Opens or makes the backlog that continues the archive from `from`, the archive's last known end. An existing
+    /// backlog may begin later than `from`, at the end that the archive had when the backlog was made.
     ///
     /// # Errors
     /// As [`Store::open`] and [`Store::create`].
@@ -163,7 +163,7 @@ pub(super) enum Turn {
     Failed(Error),
 }
 
-/// An open backlog, with its merge or drain that is under way.
+/// An open backlog, and the merge or drain under way. A drain moves the runs into the archive.
 pub(super) struct Backlog {
     store: Arc<Store>,
     options: BacklogOptions,
@@ -178,7 +178,7 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// Returns the backlog in a store, with no work under way.
+    /// Returns a backlog that keeps its runs in `store`. No merge or drain is under way yet.
     pub fn new(store: Arc<Store>, options: BacklogOptions) -> Backlog {
         assert!(options.bytes_max > 0, "a bound leaves room for something");
         Backlog {
@@ -208,7 +208,7 @@ impl Backlog {
         self.drain.as_ref().map(|drain| end_of(drain.archive()))
     }
 
-    /// Moves the waiting runs into an archive that is back. `wall_us` is the archive's latest moment.
+    /// Moves the waiting runs into an archive that is back. `wall_us` is the time of the archive's latest moment.
     ///
     /// # Errors
     /// As [`Drain::new`].
@@ -226,11 +226,11 @@ impl Backlog {
         (self.drain, self.adding) = (None, None);
     }
 
-    /// Takes one step, one I/O: drains if the archive is back, else merges. `images` returns the
-    /// database's images.
+    /// Takes one step, which does one I/O. During a drain, the step moves runs into the archive. Otherwise it merges
+    /// runs. `images` returns the database's images.
     ///
     /// # Errors
-    /// The backlog's disk's, as [`Merger::step`].
+    /// Errors of the backlog's disk, as [`Merger::step`].
     pub fn turn(&mut self, core: &Core, images: impl FnOnce() -> ArchiveImages) -> Result<Turn> {
         if self.drain.is_none() {
             return self.merge();
@@ -315,13 +315,13 @@ impl Backlog {
         self.options.bytes_max / 16
     }
 
-    /// Returns whether the bound leaves room for another run of `bytes`.
+    /// Returns whether the bound leaves room for one more run of `bytes`.
     fn has_room_for(&self, bytes: u64) -> bool {
         let waiting = waiting_bytes(&self.store.manifest());
         waiting.saturating_add(bytes) <= self.options.bytes_max
     }
 
-    /// Returns whether the archiver may write another run.
+    /// Returns whether the archiver may write one more run.
     pub fn has_room(&self, workspace_bytes: usize) -> bool {
         let workspace = to_u64(workspace_bytes);
         self.has_room_for(workspace + workspace / 4 + RUN_REST_BYTES)
@@ -345,7 +345,8 @@ impl Backlog {
         }
     }
 
-    /// Stops the log's growth when runs and log reach the bound, and allows growth again a sixteenth below the bound.
+    /// Stops the log's growth when the total bytes of waiting runs and unarchived log reach the bound. Allows growth
+    /// again when the total is more than a sixteenth below the bound.
     pub fn bound(&self, core: &Core) {
         let max = self.options.bytes_max;
         let waiting = waiting_bytes(&self.store.manifest()).saturating_add(unarchived_bytes(core));

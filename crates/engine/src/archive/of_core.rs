@@ -1,4 +1,4 @@
-//! The questions that an archive's writer asks a database.
+//! The facts about a database that the writer of its archive needs.
 
 use perdura_archive::Images as ArchiveImages;
 use perdura_base::{Epoch, Error, Pos, Result};
@@ -8,12 +8,12 @@ use perdura_wal::EpochEnds;
 use crate::core::Core;
 
 impl Core {
-    /// Returns the position at which an archive of this database begins. It is the lowest epoch of the newest image, or
-    /// the start of the log if the database has no image.
+    /// Returns the start of an archive of this database. The archive starts with the lowest epoch of the newest image.
+    /// If the database has no image, the archive starts with the log.
     ///
     /// # Errors
-    /// [`Error::Usage`] if an older build made the newest image: the next checkpoint makes one that knows its lowest
-    /// epoch.
+    /// [`Error::Usage`] if an older build made the newest image. Older builds do not store an image's lowest epoch. The
+    /// next checkpoint stores it.
     pub fn archive_start(&self) -> Result<EpochEnds> {
         let anchor = self.anchor().get();
         let Some(slot) = anchor.newest_image() else {
@@ -37,7 +37,7 @@ impl Core {
         })
     }
 
-    /// Returns the encoded record of the anchor, which the archive's manifests contain.
+    /// Returns the encoded record of the anchor. The archive's manifests contain this record.
     #[must_use]
     pub fn anchor_for_archive(&self) -> Vec<u8> {
         self.anchor().get().to_record().encode()

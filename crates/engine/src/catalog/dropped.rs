@@ -1,12 +1,12 @@
 //! Dropped tables. A drop is one transaction over all partitions. The catalog remembers a key-addressed table until no
 //! image and no part of the log needs it.
 //!
-//! A restart first brings the catalog to its state at the log's end. Then it replays commands from the image on, and
-//! commands before the drop use the table. So the restart needs the dropped table's schema, indexes and rows in the
-//! image. For that reason the drop does not remove the table's row from the catalog. It turns the row into one that
-//! says *dropped* and has the current checkpoint epoch as its tag. An image reflects the drop exactly if the image's
-//! epoch is greater than the tag. The same rule applies to tags of page records. When every complete image reflects the
-//! drop, the row is removed (docs/formats/catalog.md).
+//! A restart first brings the catalog to its state at the log's end. Then it replays the commands since the image.
+//! Commands before the drop use the table. So the restart needs the schema of the dropped table, and the rows and
+//! indexes that the table has in the image. For that reason the drop replaces the table's row in the catalog with a
+//! *dropped* row. The tag of that row is the current checkpoint epoch. An image reflects the drop exactly if the
+//! image's epoch is greater than the tag. The same rule applies to tags of page records. When every complete image
+//! reflects the drop, the *dropped* row is removed (docs/formats/catalog.md).
 //!
 //! A page-addressed table needs none of this, because the log has the changes of its pages up to
 //! the drop.
@@ -25,9 +25,9 @@ use super::{CATALOG, Entry, damaged};
 /// A table that was dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dropped {
-    /// The checkpoint epoch in which the table was dropped.
+    /// The checkpoint epoch of the drop.
     pub tag: CkptEpoch,
-    /// The name that it had.
+    /// The name of the table before the drop.
     pub name: String,
     /// The table's entry in the catalog before the drop.
     pub entry: Entry,

@@ -1,4 +1,4 @@
-//! The catalog as a restart reads it: typed tables with their forms, and dropped tables.
+//! The catalog as a restart reads it: the tables, and the [`TableForm`] of each typed or dropped table.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use perdura_table::{Order, Schema};
 
 use super::{Dropped, Entry, dropped_of, read_catalog, tables_of};
 
-/// The catalog in the rows of table 0, as a restart reads it, with the forms of its typed tables.
+/// The reader of the catalog for a restart. It keeps the forms of the typed tables that it has read.
 #[derive(Debug, Default)]
 pub struct CatalogRows {
     forms: Mutex<BTreeMap<TableId, TableForm>>,
@@ -59,8 +59,7 @@ impl ReadCatalog for CatalogRows {
     }
 }
 
-/// Returns the tables that were dropped too late for the image of checkpoint epoch `k` to reflect
-/// the drop.
+/// Returns the tables with a drop that the image of checkpoint epoch `k` does not reflect.
 pub(crate) fn dropped_behind(heap: &Heap, k: CkptEpoch) -> Result<BTreeMap<TableId, Dropped>> {
     let mut tables = dropped_of(heap)?;
     tables.retain(|_, table| table.is_behind(k) && !armed(Flaw::CommandBeforeDrop));

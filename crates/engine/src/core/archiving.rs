@@ -1,5 +1,5 @@
-//! The position up to which an archive holds the log of an open database. A database without an archive calls none of
-//! these functions.
+//! The functions of an open database for its archive. Some tell how far the archive holds the log. Others pin images
+//! that are copied into the archive or compared with it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use perdura_wal::{EpochEnds, EpochSource};
 use super::Core;
 
 impl Core {
-    /// Returns a source of the log's durable epochs after `from`. It passes only whole epochs; see
+    /// Returns a source of the log's durable epochs after `from`. The source passes only whole epochs; see
     /// [`EpochSource::open`].
     ///
     /// # Errors
@@ -23,12 +23,12 @@ impl Core {
     }
 
     /// Notes that the archive durably holds the log up to `end`. No checkpoint cuts the log beyond `end`. The first
-    /// call writes to the anchor that the database is archived. Later calls cost no I/O.
+    /// call records in the anchor that the database is archived. Later calls cost no I/O.
     ///
     /// # Errors
     /// [`Error::LostLog`](perdura_base::Error::LostLog) if `end` is ahead of the durable end.
-    /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if `end` is before the end of an earlier call. The first call
-    /// also returns the errors of the anchor's update; archiving has then not begun.
+    /// [`Error::Corrupt`](perdura_base::Error::Corrupt) if `end` is before the `end` that an earlier call passed. The
+    /// first call also returns the errors of the anchor's update. After such an error, archiving has not begun.
     pub fn set_archived(&self, end: &EpochEnds) -> Result<()> {
         self.checkpoints.set_archived(end)?;
         assert!(
@@ -45,16 +45,16 @@ impl Core {
         self.anchor.archived()
     }
 
-    /// Returns the digest of the newest image, which the standing proof needs. `None` while the digest is not known.
+    /// Returns the digest of the newest image, for the standing proof. `None` while the digest is not known.
     #[must_use]
     pub fn newest_digest(&self) -> Option<Arc<SweepDigest>> {
         self.checkpoints.newest_digest()
     }
 
-    /// Ends archiving. From the next checkpoint on, the log is kept only as far as images need it.
+    /// Ends archiving. From the next checkpoint on, only the log that images need is kept.
     ///
     /// # Errors
-    /// The errors of the update of the anchor; call this again then.
+    /// The errors of updating the anchor. After an error, repeat the call.
     pub fn end_archive(&self) -> Result<()> {
         self.anchor.end_archive(&self.wal)
     }

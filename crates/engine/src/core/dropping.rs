@@ -11,11 +11,11 @@ use super::{Core, Flushed, Watch};
 use crate::catalog::{CATALOG, Dropped, dropped_key, find_table, remove_table};
 
 impl Core {
-    /// Drops a typed table or a map, with all its rows. `None`: no such table exists. The caller hands the result to
-    /// [`reclaim_flushed`](Core::reclaim_flushed).
+    /// Drops a typed table or a map, with all its rows. `None`: the table does not exist. The caller hands the result
+    /// to [`reclaim_flushed`](Core::reclaim_flushed).
     ///
     /// # Errors
-    /// [`Error::Usage`] for a table name that the database was opened with, such as `db0`. Also the errors of a write.
+    /// [`Error::Usage`] if the options of the open list this name, for example `db0`. Also the errors of a write.
     pub fn drop_table(&self, name: &str) -> Result<Option<(Flushed, Ticket)>> {
         let (flushed, ticket) = self.drop_watched(name, &mut |_| {})?;
         Ok(flushed.map(|flushed| (flushed, ticket)))
@@ -71,7 +71,7 @@ impl Core {
                 Some(dropped)
             }
         };
-        // From here on nothing may fail.
+        // Check first: after the tables are detached, nothing may fail.
         tx.check_not_refused()?;
         let detached = tx.detach_tables([id])?;
         self.typed().registry.mark_dropped(id);
@@ -111,8 +111,8 @@ impl Core {
         Ok(due.len())
     }
 
-    /// Returns the checkpoint epoch of the oldest complete image, with which a restart may have to begin. `None`: there
-    /// is no image, so a restart begins without one.
+    /// Returns the checkpoint epoch of the oldest complete image. A restart may have to begin with this image. `None`:
+    /// there is no image, so a restart begins without one.
     fn oldest_image(&self) -> Option<CkptEpoch> {
         let record = self.anchor().get();
         let complete = record.images.iter().filter(|image| image.is_complete());

@@ -1,17 +1,19 @@
-//! Steps of the purge, which are transactions; see [`purge`](crate::purge).
+//! The steps of the purge. Each step is a transaction; see [`purge`](crate::purge).
 
 use perdura_base::{Error, Result};
 
 use super::{Core, ExpiredListener};
 
-/// The most expired rows of one table that a purge step removes, and the most pages that it frees.
+/// A purge step removes at most this many expired rows of one table.
 const PURGE_ROWS: usize = 32;
+/// A purge step frees at most this many pages.
 const RECLAIM_PAGES: usize = 8;
 
 impl Core {
     /// Takes one step of the purge, for the next partition in turn. The step is one logged transaction. It removes
-    /// expired keys and the elements of deleted collections, and frees pages of dropped tables. It also forgets tables
-    /// whose drop every image reflects. Returns the number of rows, pages and tables that it removed.
+    /// expired keys and the elements of deleted collections, and frees pages of dropped tables. It also removes a
+    /// dropped table from the catalog when every image reflects the drop. Returns the number of rows, pages and tables
+    /// that it removed.
     ///
     /// # Errors
     /// The log is full or the database has stopped. Trying again later loses nothing.
@@ -88,7 +90,8 @@ impl Core {
         self.purge.on_expired(listener);
     }
 
-    /// Returns whether a listener is set. A listener waits until the purge's removals are durable.
+    /// Returns whether a listener for removed keys is set. The listener waits until the removals are durable, so the
+    /// caller should wake the flusher.
     pub(crate) fn tells_of_expired(&self) -> bool {
         self.purge.tells_of_expired()
     }

@@ -1,4 +1,5 @@
-//! The typed tables and procedures that a program declares: made when the database is opened, and called.
+//! The typed tables and procedures that a program declares. Opening the database makes them. The program calls the
+//! procedures.
 
 use perdura_base::Result;
 use perdura_recovery::families::Family;
@@ -8,8 +9,8 @@ use perdura_txn::{CommandCall, Manner, Says, Ticket, Tx};
 use super::Core;
 
 impl Core {
-    /// Makes the declared tables and procedures that the catalog lacks, and looks up the numbers of the others. Before
-    /// the first of their frames is logged, the anchor declares the kinds of these frames.
+    /// Makes the declared tables and procedures that the catalog lacks. Looks up the ids of existing procedures. If the
+    /// database has typed tables, first declares in the anchor the kinds of frames that the log may then hold.
     pub(crate) fn make_typed(&mut self) -> Result<()> {
         let missing = self.typed.missing(&self.heap)?;
         let procedures = self.typed.number_procedures(&self.life.heap)?;
@@ -39,7 +40,7 @@ impl Core {
     }
 
     /// If a replay accepted divergences, takes a checkpoint before the database accepts work. The log still holds the
-    /// old results.
+    /// old results, so the new results must be in an image.
     pub(crate) fn keep_divergences(&mut self) -> Result<()> {
         let count = self.report.divergences.count;
         if count == 0 {
@@ -62,7 +63,7 @@ impl Core {
 }
 
 impl Core {
-    /// Returns the typed tables, for the verbs of [`Cx`] within [`Core::transact`].
+    /// Returns the typed tables. A closure of [`Core::transact`] needs them to make a [`Cx`].
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.typed().registry

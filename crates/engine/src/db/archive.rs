@@ -7,9 +7,9 @@ use super::Db;
 use crate::stats::{BackupState, ListedBackup};
 
 impl Db {
-    /// Returns the fault of the archive: it is away, a proof or a drill has failed, no image was proven for several
-    /// checkpoints, or backups are missing. A failed proof is reported until a later proof holds. `None`: no fault is
-    /// known, or the database has no archive.
+    /// Returns the archive's fault: the archive cannot be reached, a proof or a drill has failed, no image was proven
+    /// for several checkpoints, or backups are missing. A failed proof is reported until a later proof holds. `None`:
+    /// no fault is known, or the database has no archive.
     #[must_use]
     pub fn alarm(&self) -> Option<String> {
         self.shared.archive.alarm()
@@ -25,9 +25,9 @@ impl Db {
         self.shared.backups.back_up()
     }
 
-    /// Asks for a backup and does not wait. Returns its number. The backup has ended when [`BackupState::ended`] has
-    /// reached that number. A backup that is already being made may lack the newest writes, so it does not count: a new
-    /// backup follows it.
+    /// Requests a backup without waiting for it. Returns the number of the attempt that will make it. The attempt has
+    /// ended when [`BackupState::ended`] has reached that number. An attempt that is already running does not count,
+    /// because its backup may lack the newest writes.
     ///
     /// # Errors
     /// [`Error::Usage`](perdura_base::Error::Usage) if the database has no archive.
@@ -35,8 +35,7 @@ impl Db {
         self.shared.backups.want()
     }
 
-    /// Returns the backups in the archive, ordered by the epochs with which they end. The list is empty while the
-    /// archive is not open.
+    /// Returns the backups in the archive, ordered by end epoch. The list is empty while the archive is not open.
     #[must_use]
     pub fn backups(&self) -> Vec<ListedBackup> {
         self.shared.backups.list()

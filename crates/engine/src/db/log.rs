@@ -1,4 +1,4 @@
-//! The calls by which a program's threads wait for the log and have it written.
+//! The calls with which a program's threads begin writes of the log and wait for these writes.
 
 use std::os::fd::BorrowedFd;
 
@@ -12,7 +12,7 @@ use super::Db;
 use crate::durability::Durability;
 
 impl Db {
-    /// Waits until a ticket is as durable as the database's options say. The default is the disk.
+    /// Waits until a ticket has the durability that the database's options name. The default is `disk`.
     ///
     /// # Errors
     /// [`Error::Stopped`](perdura_base::Error::Stopped) if the database stops first. It is then not
@@ -21,7 +21,8 @@ impl Db {
         self.wait_at(self.options().durability, ticket)
     }
 
-    /// Waits until a ticket has the given durability. At `mem` it returns at once, unless the log is too far behind.
+    /// Waits until a ticket has the given durability. At `mem` this waits only if
+    /// [`is_mem_in_time`](Self::is_mem_in_time) returns false.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -42,8 +43,8 @@ impl Db {
         }
     }
 
-    /// Returns whether a caller with durability `mem` may continue without waiting. It may if every write that is not
-    /// yet on the next rung was made at most 10 ms ago.
+    /// Returns whether a caller with durability `mem` may continue without waiting. The caller must wait while a write
+    /// older than 10 ms has not reached the next rung, `mirror`.
     #[must_use]
     pub fn is_mem_in_time(&self) -> bool {
         self.shared.is_mem_in_time()
@@ -60,15 +61,16 @@ impl Db {
         self.shared.ground.wishes.nudge();
     }
 
-    /// Asks the flusher to make appended frames durable, for a caller that continues with other work. While all such
-    /// callers are busy, the flusher gathers more frames before it starts.
+    /// Asks the flusher to make appended frames durable, for a caller that continues with other work. While all callers
+    /// are busy, the flusher gathers more frames before the flush.
     pub fn want_durable(&self) {
         self.shared.want_durable();
     }
 
-    /// Begins to write the appended frames, without waiting for the write to complete. Returns whether it began a
-    /// write. If the log's writes do not complete by themselves (see [`completions`](Self::completions)), it wakes the
-    /// flusher instead. While other writes are in flight, it begins a new write only after a certain time.
+    /// Begins to write the appended frames, without waiting for the write to complete. Returns whether a write began.
+    /// If the last write is still in flight and began only recently, the call begins no write, so that more frames
+    /// gather. If the log's writes do not complete by themselves (see [`completions`](Self::completions)), the call
+    /// wakes the flusher instead.
     pub fn begin_log_write(&self) -> bool {
         self.shared.log.begin_log_write()
     }
@@ -80,7 +82,7 @@ impl Db {
     }
 
     /// Returns a descriptor that is readable while [`collect`](Self::collect) has something to do. `None`: the log's
-    /// writes do not complete by themselves, so a thread has to wait for them.
+    /// writes do not complete by themselves, so a thread has to wait for each write.
     #[must_use]
     pub fn completions(&self) -> Option<BorrowedFd<'_>> {
         let wal = self.shared.core().wal();
@@ -90,15 +92,15 @@ impl Db {
             .then(|| wal.completions(StreamId(0)))?
     }
 
-    /// Returns, for each log stream, how its writes become durable, and the reason for that choice. Streams for which
-    /// this is not known are left out.
+    /// Returns each log stream's method for durable writes, and the reason for the choice. Streams without a known
+    /// method are left out.
     #[must_use]
     pub fn log_ways(&self) -> Vec<LogWayReport> {
         self.shared.core().log_ways()
     }
 
-    /// For a thread that would otherwise only wait: flushes in this thread, if that is quicker than waking the flusher.
-    /// Returns whether it flushed. If not, call [`nudge`](Db::nudge) and wait.
+    /// Flushes in the calling thread, if that is quicker than waking the flusher. Returns whether it flushed. If not,
+    /// call [`nudge`](Db::nudge) and wait. Use this in a thread that would otherwise only wait.
     #[must_use]
     pub fn flush_here(&self) -> bool {
         self.shared.log.flush_here()
@@ -136,7 +138,8 @@ impl Db {
         self.shared.mirror.ship_here()
     }
 
-    /// Returns the view in force, the nodes and their progress. `None`: the database has no nodes.
+    /// Returns the number of the current view, and the state of each node. A *view* says which nodes hold the newest
+    /// log. `None`: the database has no nodes.
     #[must_use]
     pub fn mirror(&self) -> Option<Status> {
         self.shared.mirror.status()

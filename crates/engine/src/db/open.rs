@@ -1,4 +1,4 @@
-//! Opening a database, in steps: its archive, its core, its parts, its threads.
+//! Opening a database, in steps: archive, core, parts, threads.
 
 use std::sync::Arc;
 
@@ -21,11 +21,10 @@ use crate::shared::Shared;
 use crate::yardstick::Yardstick;
 
 impl Db {
-    /// Opens the database in a directory, or makes it. Returns when all data is available.
+    /// Opens the database in a directory, or makes a new one there. Returns when all data is available.
     ///
     /// # Errors
-    /// As [`crate::core::Core::open`]; [`perdura_base::Error::Locked`] if another process has the
-    /// database open.
+    /// As [`crate::core::Core::open`]; [`perdura_base::Error::Locked`] if the database is open in a different process.
     pub fn open(options: Options) -> Result<Db> {
         Db::open_with_progress(options, Arc::new(Progress::default()))
     }
@@ -157,7 +156,7 @@ impl Opening {
     }
 }
 
-/// Returns the method by which the archive's runs are made.
+/// Returns the method for making the archive's runs.
 fn generation(options: &Options, yardstick: Yardstick) -> Generation {
     match (yardstick, options.archive_selects) {
         (Yardstick::Unsorted, _) => Generation::Unsorted,
@@ -166,7 +165,7 @@ fn generation(options: &Options, yardstick: Yardstick) -> Generation {
     }
 }
 
-/// Returns archiving onto a disk, as the options say.
+/// Returns an [`Archiving`] that writes to `disk`, with a backlog if the options allow one.
 fn archiving_onto(disk: Arc<dyn Disk>, options: &Options, clock: &Arc<SystemClock>) -> Archiving {
     let archiving = Archiving::new(disk, seed(clock.as_ref()));
     let Some(bytes_max) = options.archive_backlog else {
@@ -178,8 +177,8 @@ fn archiving_onto(disk: Arc<dyn Disk>, options: &Options, clock: &Arc<SystemCloc
     archiving.with_backlog(BacklogOptions { bytes_max, policy })
 }
 
-/// Returns whether the anchor says that the database is archived. If so, its archive may be away
-/// for now.
+/// Returns whether the anchor says that the database is archived. An open does not need to reach the archive of such a
+/// database.
 fn is_archived(disks: &Disks) -> Result<bool> {
     let anchor = read_anchor(disks.data.as_ref())?;
     Ok(anchor.is_some_and(|anchor| anchor.archived.is_some()))
@@ -194,8 +193,8 @@ fn check_archivable(disks: &Disks) -> Result<()> {
     anchor.map_or(Ok(()), |anchor| anchor.check_archivable())
 }
 
-/// Returns where a database's archive ends. `None` if the database is not archived, or the archive cannot be read. In
-/// the second case the archiver reports the error and tries again.
+/// Returns the end of the log in a database's archive. `None` if the database is not archived, or the archive cannot be
+/// read. If the archive cannot be read, the archiver reports the error and tries again.
 fn archived_end(archiving: &Archiving, disks: &Disks) -> Result<Option<EpochEnds>> {
     let anchor = read_anchor(disks.data.as_ref())?;
     let archived = anchor.filter(|anchor| anchor.archived.is_some());

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Describes the process that holds the lock of a directory, as far as this machine knows.
+/// Describes the process that holds the lock of a directory. A process on a different machine cannot be identified.
 pub(super) fn of(dir: &str) -> String {
     let path = Path::new(dir).join("LOCK");
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
@@ -28,7 +28,7 @@ pub(super) fn of(dir: &str) -> String {
 }
 
 /// Returns the id of the process that holds a lock on the file with this device and inode. `locks` is the text of
-/// `/proc/locks`, with lines such as `1: FLOCK  ADVISORY  WRITE 1234 08:02:5678 0 EOF`.
+/// `/proc/locks`. A line is, for example, `1: FLOCK ADVISORY WRITE 1234 08:02:5678 0 EOF`.
 fn find(locks: &str, device: u64, inode: u64) -> Option<u32> {
     let held = |line: &str| {
         let mut words = line.split_whitespace();

@@ -1,6 +1,9 @@
 //! Decides whether a database contains the write of a receipt, from the database's anchor and the end of its log.
 //!
-//! | the life of the receipt | decided by |
+//! A *life* is the time between two restarts. The anchor's *chain* has a *link* for each ended life with a log that is
+//! still needed.
+//!
+//! | the receipt's life | decided by |
 //! |---|---|
 //! | is the newest | the end of the log, if no process has the database open; else the anchor's vouched epoch |
 //! | has a link in the anchor's chain | the link's durable epoch |
@@ -8,8 +11,8 @@
 //! | has neither, and an older life has a link | lost: the life left nothing in the log |
 //! | has neither, and no older life has a link | kept; but with durability `mem` undecided, because it is not known where that life ended |
 //!
-//! The reason for the last row: a life can end before an epoch that was durable only if an operator accepted the loss.
-//! The anchor keeps accepted losses for ever.
+//! In the last row the write is kept: a life loses durable epochs only by an accepted loss, and the anchor keeps each
+//! accepted loss for ever.
 
 use perdura_base::Epoch;
 use perdura_recovery::Anchor;
@@ -20,24 +23,24 @@ use crate::durability::Durability;
 /// The end of the newest life of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Newest {
-    /// It ends with this epoch, as a restart would find.
+    /// The last epoch of the life, as a restart would find it.
     Ends(Epoch),
-    /// It has not ended: a process has the database open.
+    /// The life has not ended: a process has the database open.
     Open,
-    /// Its end cannot be found: a restart refuses the database with this error.
+    /// The end cannot be found: a restart refuses the database with this error.
     Refused(String),
 }
 
 /// The fate of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is in the database.
+    /// The write is in the database.
     Kept,
-    /// It is not in the database.
+    /// The write is not in the database.
     Lost,
-    /// The receipt is of another database.
+    /// The receipt is of a different database.
     Other,
-    /// It is not decided yet, or can no longer be decided.
+    /// The fate is not decided yet, or can no longer be decided.
     Undecided,
 }
 
@@ -62,13 +65,13 @@ impl Fate {
 pub struct Judged {
     /// The fate of the write.
     pub fate: Fate,
-    /// The evidence for it.
+    /// The evidence for the fate.
     pub why: String,
 }
 
 impl Receipt {
-    /// Decides whether a database, given by its anchor and the end of its newest life, contains the
-    /// write.
+    /// Decides whether a database contains the write. The inputs are the database's anchor and the end of the newest
+    /// life.
     #[must_use]
     pub fn judge(&self, anchor: &Anchor, newest: &Newest) -> Judged {
         let (fate, why) = if self.is_of(&anchor.uuid) {

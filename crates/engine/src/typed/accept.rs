@@ -1,8 +1,8 @@
 //! Accepting the results of a replay that differ from the log.
 //!
-//! A replay of logged commands calls the procedures again. A procedure may now give another result, because it is not
-//! deterministic or its text has changed. Then the restart stops and changes nothing. An operator can accept the new
-//! results instead. Each record that differs is then reported, and its new result replaces the logged one. The open
+//! A replay of logged commands calls the procedures again. A procedure may give a new result, because the procedure is
+//! not deterministic or its text has changed. Then the restart stops and changes nothing. An operator can accept the
+//! new results instead. Each record that differs is then reported, and its new result replaces the logged one. The open
 //! ends with a checkpoint, so that the next open does not replay these records.
 
 use std::collections::BTreeSet;
@@ -16,14 +16,12 @@ use perdura_wal::Origin;
 
 use crate::catalog::ProcedureRow;
 
-/// Accepts the results of a replay that differ from the log, and calls a function for each record
-/// that differs.
+/// The consent to replay results that differ from the log, with a function to call for each differing record.
 #[derive(Clone)]
 pub struct AcceptDivergence(Arc<dyn Fn(&Divergence) + Send + Sync>);
 
 impl AcceptDivergence {
-    /// Returns a value that calls `hear` for each record that differs, on the thread that replays
-    /// the record.
+    /// Returns a value that calls `hear` for each differing record, on the replaying thread.
     pub fn new(hear: impl Fn(&Divergence) + Send + Sync + 'static) -> AcceptDivergence {
         AcceptDivergence(Arc::new(hear))
     }
@@ -45,8 +43,7 @@ pub(super) struct Accepted {
 #[derive(Debug, Default)]
 struct Found {
     divergences: Divergences,
-    /// The numbers of procedures whose text has changed. Commands in the log refer to a procedure
-    /// by its number.
+    /// The ids of procedures with a changed text. Commands in the log refer to a procedure by its id.
     bodies: BTreeSet<u32>,
 }
 
@@ -82,13 +79,13 @@ impl Accepted {
         ));
     }
 
-    /// Returns the accepted differences, in order.
+    /// Returns the accepted differences, sorted.
     pub fn divergences(&self) -> Divergences {
         self.found.lock().divergences.clone().sorted()
     }
 }
 
-/// Returns the difference of a call with the procedure's name and version added.
+/// Adds the procedure's name and version to the difference of a call.
 pub(super) fn of_procedure(row: &ProcedureRow, divergence: Divergence) -> Divergence {
     Divergence {
         procedure: Some(format!("{}{}", row.name, row.types)),

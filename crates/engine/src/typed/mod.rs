@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`options`] | the program's declarations: tables, procedures, the form of the log |
 //! | [`procedures`] | a procedure with its type erased |
-//! | `state` | declarations and catalog: schemas compared, tables made, procedures numbered |
+//! | `state` | declarations and catalog: schemas compared, tables made, ids given to procedures |
 //! | [`replay`] | playing the ordered frames of a log |
 //! | `refuse` | the reasons why a replay stops |
 //! | [`accept`] | continuing although a replay differs from the log |

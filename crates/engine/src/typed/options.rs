@@ -8,19 +8,18 @@ use perdura_txn::ValueForm;
 use super::accept::AcceptDivergence;
 use super::procedures::Registered;
 
-/// The form in which the log holds changes of key-addressed tables.
+/// The log's form for changes of key-addressed tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogForm {
     /// The rows that changed.
     #[default]
     Value,
-    /// The procedure and its arguments. For a transaction that is no procedure call, the rows that
-    /// changed.
+    /// The procedure and its arguments. A transaction outside a procedure is logged as the rows that changed.
     Command,
 }
 
 impl LogForm {
-    /// Returns its name on the command line.
+    /// Returns the form's name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -39,11 +38,12 @@ pub struct TypedOptions {
     pub procedures: Arc<[Registered]>,
     /// Procedures that only a replay of the log may call. They are not added to the catalog.
     pub replayed: Arc<[Registered]>,
-    /// If given, the results of a replay that differ from the log are accepted. `None`: a difference stops the restart.
+    /// The function to call for a replay result that differs from the log. The result is then accepted. `None`: a
+    /// difference stops the restart.
     pub accept: Option<AcceptDivergence>,
-    /// The form in which the log holds changes of key-addressed tables.
+    /// The log's form for changes of key-addressed tables.
     pub log: LogForm,
-    /// The contents of the logged effect of a changed row.
+    /// The form of a changed row in a logged effect.
     pub form: ValueForm,
     /// True if a call that cannot be logged as a command is refused.
     pub strict: bool,

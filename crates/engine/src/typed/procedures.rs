@@ -1,4 +1,4 @@
-//! Procedures with their types erased, which a replay runs.
+//! Procedures with erased types, for replays.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub struct Registered {
     pub name: &'static str,
     /// Its argument types, as in `(u64,u64,i64)`.
     pub types: String,
-    /// The hash of its text.
+    /// The hash of the procedure's text.
     pub hash: u64,
     run: fn(&mut Cx<'_, '_>, &[u8]) -> Result<(), Abort>,
 }
@@ -34,7 +34,7 @@ impl Registered {
     /// Runs the procedure with encoded arguments.
     ///
     /// # Errors
-    /// The error with which the procedure aborts, or an error if the arguments cannot be decoded.
+    /// The procedure's abort, or an error if the arguments cannot be decoded.
     pub fn run(&self, cx: &mut Cx<'_, '_>, args: &[u8]) -> Result<(), Abort> {
         (self.run)(cx, args)
     }

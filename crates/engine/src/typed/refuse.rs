@@ -1,5 +1,5 @@
-//! The errors that stop a replay of ordered frames: the program lacks a procedure that the log calls, or gives another
-//! result than the log has.
+//! The errors that stop a replay of ordered frames: the program lacks a logged procedure, or the replay's result
+//! differs from the log.
 
 use perdura_base::Error;
 use perdura_recovery::ordered::Divergence;
@@ -8,7 +8,7 @@ use perdura_wal::Origin;
 use super::options::TypedOptions;
 use crate::catalog::ProcedureRow;
 
-/// Returns the error for effects that no writer logs.
+/// Returns the error for logged effects that no writer would log.
 pub(super) fn damaged(origin: &Origin, expected: &str, found: &str) -> Error {
     Error::corrupt(
         format!("log stream {}", origin.stream),
@@ -19,7 +19,8 @@ pub(super) fn damaged(origin: &Origin, expected: &str, found: &str) -> Error {
     )
 }
 
-/// Returns the error for a logged call of a procedure that the program does not have, or has only in another version.
+/// Returns the error for a logged call of a procedure. The program lacks this version of the procedure, or the whole
+/// procedure.
 pub(super) fn unknown_procedure(
     row: &ProcedureRow,
     program: &TypedOptions,
@@ -50,7 +51,7 @@ const WAY_OUT: &str = "`perdura restart --accept-divergence` (in a program, \
                        `Builder::accept_divergence`) accepts the new results and lists every \
                        record that differs";
 
-/// Returns the error for a record whose replay differs.
+/// Returns the error for a record whose replay differs from the log.
 pub(super) fn refused(divergence: &Divergence, cause: &str) -> Error {
     let whose = match &divergence.procedure {
         Some(procedure) => format!("procedure {procedure}"),

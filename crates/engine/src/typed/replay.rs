@@ -1,5 +1,4 @@
-//! Plays the ordered frames of a log: effects by the schemas in the catalog, commands by the program's
-//! procedures.
+//! Plays the ordered frames of a log: effects with the schemas in the catalog, commands with the program's procedures.
 //!
 //! A frame runs as an ordinary transaction with the latches of the partitions that the frame names, and with the time
 //! of the original transaction. It logs nothing. The driver, [`perdura_recovery::ordered`], passes the frames so that
@@ -49,8 +48,8 @@ struct State {
     memory_limit: u64,
     /// The tables that exist at the log's end.
     catalog: BTreeSet<TableId>,
-    /// The procedures of the log, by the numbers with which commands refer to them; `None` if the
-    /// program lacks one.
+    /// The procedures in the catalog, by the ids used in commands. The second element is `None` if the program lacks
+    /// the procedure.
     procedures: BTreeMap<u32, (ProcedureRow, Option<Registered>)>,
     /// The differences accepted so far. `None`: the caller does not accept differences.
     accepted: Option<Accepted>,
@@ -64,7 +63,7 @@ impl std::fmt::Debug for Replayer {
 }
 
 impl Replayer {
-    /// Returns a player with a program's procedures.
+    /// Returns a player that runs a program's procedures.
     #[must_use]
     pub fn new(options: TypedOptions, value_bytes_max: usize) -> Replayer {
         #[cfg(feature = "flaws")]
@@ -80,8 +79,8 @@ impl Replayer {
         self.state.get().expect("a player begins before it plays")
     }
 
-    /// Returns the program's procedure for a logged version: the same version, or, if the caller accepts differences,
-    /// another version with the same argument types. `None`: the program has neither.
+    /// Returns the program's procedure for a logged version. If the program lacks this version and the caller accepts
+    /// differences, returns a version with the same argument types. `None`: the program has no usable version.
     fn program_of(&self, row: &ProcedureRow) -> Option<Registered> {
         let options = &self.options;
         let all = || options.procedures.iter().chain(options.replayed.iter());
@@ -109,8 +108,8 @@ impl OrderedPlayer for Replayer {
         let registry = registry_of(heap, Some(image))?;
         for id in (0..heap.geometry().partitions).map(PartitionId) {
             let mut part = heap.lock(id);
-            // A table has no page in a partition whose first rows of it are still in the log. So
-            // all tables are attached to all partitions.
+            // A partition has no page of a table if the image has no row of the table there. The log may still have
+            // such rows. So all tables are attached to all partitions.
             for (table, schema) in registry.tables() {
                 let is_dropped = !catalog.contains_key(&table);
                 if !(armed(Flaw::TableBornAndDropped) && is_dropped) {
@@ -235,7 +234,7 @@ impl State {
                     Some(_) | None => Ok(()),
                 };
             }
-            // The original call did not abort or panic, because such calls leave no record in the log.
+            // The original call neither aborted nor panicked, because otherwise the log would have no record of it.
             Err(_panic) => "it panics now".into(),
             // The procedure or a verb refused, for example because a key exists already or a partition is not latched.
             Ok(Err(Abort::Refused(why) | Abort::Database(Error::Usage(why)))) => why,
@@ -243,8 +242,8 @@ impl State {
         };
         let said = ("its changes".into(), format!("no changes: {why}"));
         self.differs(row, Divergence::new(Differs::Abort, place, said))?;
-        // The call changed nothing, but it still gets its place in each partition's sequence, which
-        // has no gaps.
+        // The call changed nothing, but it still takes its number in each partition, because these numbers have no
+        // gaps.
         let says = Says::Replayed {
             places: parts,
             effects: false,
@@ -252,7 +251,7 @@ impl State {
         self.run(parts, &Manner { now_ms, says }, |_| Ok::<_, Error>(()))
     }
 
-    /// Accepts a call whose replay differs, or refuses it.
+    /// Accepts a call whose replay differs from the log, or returns an error.
     fn differs(&self, row: &ProcedureRow, divergence: Divergence) -> Result<()> {
         let divergence = of_procedure(row, divergence);
         let Some(accepted) = &self.accepted else {
@@ -384,8 +383,9 @@ impl State {
         Ok(())
     }
 
-    /// Skips a change of a row that does not exist if differences are accepted, else refuses it. Such a row is missing
-    /// if an earlier call gave another result but has no hash of its effects, so that the difference was not found.
+    /// Handles a change of a row that does not exist: skips the change if differences are accepted, else returns an
+    /// error. The likely cause is an earlier call with a changed result. If the log has no hash of that call's effects,
+    /// the replay did not notice the difference.
     fn row_is_missing(&self, op: &str, parts: &[Part], origin: &Origin) -> Result<()> {
         let said = (
             "the row that it changed".into(),

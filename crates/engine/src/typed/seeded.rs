@@ -1,4 +1,4 @@
-//! A seeded bug for tests: a restart logs the frames that it replays again; see [`perdura_base::flaw`].
+//! A seeded bug for tests: a restart logs again the frames that it replays; see [`perdura_base::flaw`].
 
 use std::cell::RefCell;
 
@@ -23,7 +23,7 @@ pub(super) fn note(parts: &[Part]) {
     }
 }
 
-/// Logs the frames that were played, with their numbers.
+/// Logs the played frames again, with unchanged numbers.
 pub(crate) fn log_again(wal: &Wal) {
     for parts in PLAYED.take() {
         let mut payload = Vec::new();

@@ -1,5 +1,5 @@
-//! Compares the program's declarations with the catalog: checks schemas, makes missing tables, and gives procedures
-//! their numbers.
+//! Compares the program's declarations with the catalog: checks schemas, makes missing tables, and gives ids to
+//! procedures.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,15 +20,14 @@ use crate::catalog::{
 pub(crate) struct TypedState {
     pub options: TypedOptions,
     pub registry: Registry,
-    /// The program's procedures by name: the number with which commands refer to the procedure, and
-    /// the hash of its text.
+    /// The id and the text hash of each of the program's procedures, by name. Commands in the log contain the id.
     procedures: HashMap<&'static str, (u32, u64)>,
     /// Dropped tables that the catalog still names.
     pub dropped: Mutex<Vec<Dropped>>,
 }
 
 impl TypedState {
-    /// Returns the state with the typed tables of a restarted heap. No procedure has a number yet.
+    /// Returns the state with the typed tables of a restarted heap. No procedure has an id yet.
     pub fn new(heap: &Heap, options: &TypedOptions) -> Result<TypedState> {
         Ok(TypedState {
             registry: registry_of(heap, None)?,
@@ -38,7 +37,7 @@ impl TypedState {
         })
     }
 
-    /// Returns the number of a procedure.
+    /// Returns the id of a procedure.
     ///
     /// # Errors
     /// [`Error::Usage`] if the database was not opened with it.
@@ -90,7 +89,8 @@ impl TypedState {
         Ok(missing)
     }
 
-    /// Returns the declared procedures whose version is not in the catalog. The others get their numbers.
+    /// Looks up the ids of the declared procedures in the catalog. Returns the declared procedures whose version the
+    /// catalog lacks.
     pub fn number_procedures(&mut self, heap: &Heap) -> Result<Vec<(&'static str, u64, String)>> {
         let rows = procedures_of(heap)?;
         let mut missing = Vec::new();
@@ -160,7 +160,7 @@ impl TypedState {
         Ok(made)
     }
 
-    /// Adds the tables and procedures that a transaction made to this state, after its commit.
+    /// Adds to this state the tables and procedures that a transaction made. Called after its commit.
     pub fn publish(&mut self, made: Made) {
         for (id, schema) in made.tables {
             self.registry.add(id, schema);
@@ -203,8 +203,8 @@ pub(crate) struct Made {
     procedures: Vec<(&'static str, u32, u64)>,
 }
 
-/// Returns the typed tables of a heap whose catalog is indexed. `replayed` is the checkpoint epoch of the image from
-/// which a replay starts. If given, the result also has the tables whose drop that image does not reflect.
+/// Returns the typed tables of a heap with an indexed catalog. For a replay, `replayed` is the checkpoint epoch of the
+/// image with which it starts. The result then also contains the tables that were dropped after this image.
 pub(crate) fn registry_of(heap: &Heap, replayed: Option<CkptEpoch>) -> Result<Registry> {
     let seed = heap.geometry().hash_seed;
     let mut registry = Registry::new(*heap.geometry(), seed);

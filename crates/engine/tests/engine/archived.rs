@@ -1,5 +1,5 @@
-//! A database with an archive. Everything durable gets into the archive, once, and an archive that fails only costs
-//! room in the log.
+//! A database with an archive. Each durable record gets into the archive exactly once. A failing archive
+//! does no harm, except that the log grows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use crate::with_threads::set;
 
 const LIFE: u64 = 1;
 
-/// A database, its archive on a separate disk, and all records that were ever in the log.
+/// A database, its archive on a separate disk, and all records ever logged.
 struct World {
     rng: fastrand::Rng,
     streams: usize,
@@ -31,7 +31,7 @@ struct World {
     core: Core,
     archiving: Archiving,
     merging: Merging,
-    /// The end of the part of the log that was read, and the records of that part.
+    /// The end of the log in `records`.
     at: EpochEnds,
     records: Vec<Record>,
     fails: bool,
@@ -50,7 +50,7 @@ struct Seen {
     truncated: usize,
 }
 
-/// Returns merging that begins as soon as the archive has two runs.
+/// Returns a merger that merges when the archive has two runs.
 fn merging(archiving: &Archiving) -> Merging {
     let options = MergerOptions {
         fan_in: 2,
@@ -166,8 +166,8 @@ impl World {
         }
     }
 
-    /// If the archive's machine has lost power, begins its next life. A proof that a power cut ends is deferred without
-    /// an error.
+    /// If the archive's machine has lost power, begins its next life. A power cut during a proof only defers the
+    /// proof, without an error.
     fn repower(&mut self) {
         if !self.store.has_power() {
             self.seen.power_cuts += 1;
@@ -316,7 +316,7 @@ fn the_archive_has_what_the_log_had_whatever_fails_on_either_disk() {
     assert!(sum.truncated > 150 && sum.merges > 50, "{sum:?}");
 }
 
-/// An hour with one run a second, merged as they come. At any time there are few runs, which have all records.
+/// The archiver makes one run a second for an hour, and the merger merges them. The archive always has few runs.
 #[test]
 fn runs_of_an_hour_are_few_at_any_time() {
     let mut world = World::new(5);
@@ -414,9 +414,9 @@ fn an_archive_that_is_gone_is_not_begun_again_and_the_log_is_kept() {
     assert_eq!(elsewhere.end_of(&Uuid([9; 16]), &logs(&log)).unwrap(), None);
 }
 
-/// The simulator found an archive that ended before the position in the anchor. A killed process had published a
-/// manifest without making it durable. The next life relied on the manifest and cut the log. Then the archive's machine
-/// lost power, and with it the manifest.
+/// Found by the simulator: an archive ended earlier than the anchor said. A killed process had published a manifest
+/// without making it durable. The database's next life relied on this manifest and removed the old part of the log.
+/// Then a power cut of the archive's machine removed the manifest.
 #[test]
 fn the_log_is_cut_behind_what_a_killed_process_left_only_when_that_is_durable() {
     for steps in 1.. {

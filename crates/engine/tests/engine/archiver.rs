@@ -1,4 +1,5 @@
-//! The archiver's runs have the page records of the log's durable epochs, each once, whatever fails on either disk.
+//! The archiver's runs contain each page record of the durable epochs exactly once, whatever fails on the log's disk or
+//! the archive's disk.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::core_steps::{open, put};
 const DIR: &str = "archive";
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A page record: partition, local page, epoch, update number, tag, fragments.
+/// A page record: partition, local page, epoch, update number, tag (checkpoint epoch), fragments.
 pub type Record = (PartitionId, u32, Epoch, u32, CkptEpoch, Vec<u8>);
 
 pub fn begin(streams: usize) -> EpochEnds {
@@ -26,8 +27,7 @@ pub fn begin(streams: usize) -> EpochEnds {
     }
 }
 
-/// Reads the page records of the durable epochs after `from`, and moves `from` to D, the durable
-/// end.
+/// Reads the page records of the durable epochs after `from`. Then sets `from` to the end of the last durable epoch.
 pub fn read_log(core: &Core, from: &mut EpochEnds) -> Result<Vec<Record>, Error> {
     let chunks = core.heap().geometry().chunks();
     let durable = core.wal().durable_end(Rung::Disk);
@@ -75,8 +75,8 @@ pub fn read_run(run: &Arc<Run>, records: &mut Vec<Record>) -> Result<(), Error> 
     Ok(())
 }
 
-/// Returns the runs that a restart of the archive finds, each beginning where the previous one ends. If several runs
-/// begin with the same epoch, the newest counts.
+/// Returns the runs that a restart of the archive finds. Each run begins at the end of the previous run. Of several
+/// runs with the same first epoch, only the newest is used.
 fn runs(core: &Core, store: &Arc<SimDisk>) -> Vec<Arc<Run>> {
     let uuid = core.anchor().get().uuid;
     let disk = store.life();
@@ -95,7 +95,7 @@ fn runs(core: &Core, store: &Arc<SimDisk>) -> Vec<Arc<Run>> {
     tiling
 }
 
-/// Returns where the runs end, and the time of the latest moment.
+/// Returns the end of the last run, and the time of the latest moment in all runs.
 fn end_of(runs: &[Arc<Run>], streams: usize) -> (EpochEnds, u64) {
     let moments = runs.iter().flat_map(|run| run.moments().list());
     let wall_us = moments.map(|moment| moment.wall_us).max().unwrap_or(0);
@@ -121,7 +121,7 @@ fn archiver(core: &Core, store: &Arc<SimDisk>, (end, wall_us): &(EpochEnds, u64)
     let source = core.log_source(end).unwrap();
     let options = ArchiverOptions {
         workspace_bytes: 20_000,
-        // An archive may have runs of both methods.
+        // One archive may have runs of both `Generation` methods.
         row: match end.epoch.0 % 2 {
             0 => Generation::Quick,
             _ => Generation::Selection,
@@ -144,10 +144,11 @@ struct World {
     store: Arc<SimDisk>,
     core: Core,
     archiver: Archiver,
-    /// The end of the last run that the archiver reported.
+    /// The end of the last run that the archiver reported. The number is the time of the latest moment up to this end,
+    /// microseconds since 1970.
     told: (EpochEnds, u64),
     now_ns: u64,
-    /// True if the store is to fail.
+    /// True if a fault of the store is planned.
     fails: bool,
     /// The profile of the store's next crash.
     profile: CrashProfile,
@@ -338,7 +339,8 @@ fn runs_have_the_records_of_the_durable_epochs_once_whatever_fails() {
     assert!(sum.lives > 500 && sum.behind_told > 10, "{sum:?}");
 }
 
-/// Tries a power cut before each operation on the archive's disk, one after the other.
+/// Repeats a history many times. Each time, the power is cut at a different operation on the archive's disk, until
+/// every operation has had its turn.
 #[test]
 fn a_crash_at_each_io_of_the_archiver_loses_and_doubles_nothing() {
     for profile in [
@@ -482,8 +484,8 @@ fn ordered_frames_are_counted_and_what_no_archive_can_hold_is_refused() {
     }
 }
 
-/// Draws an error or a power cut. It strikes one of the next `ios` I/Os, or one of the next `few` operations on names
-/// or syncs.
+/// Returns a random fault: an error or a power cut. It strikes one of the next `ios` I/Os, or one of the next `few`
+/// syncs or operations on file names.
 pub fn any_fault(rng: &mut fastrand::Rng, ios: u64, few: u64) -> FaultPlan {
     let (at, plan) = (rng.u64(1..ios), FaultPlan::default());
     match rng.u8(0..6) {

@@ -28,7 +28,7 @@ fn open_archived(disk: &Arc<SimDisk>, archived: &EpochEnds) -> Result<Core, Erro
     Core::open(env(disk, STREAMS), options, Arc::new(Progress::default()))
 }
 
-/// Reads the log up to D. Returns its groups.
+/// Reads the durable part of the log. Returns the origin of each group.
 fn drain(core: &Core, source: &mut EpochSource) -> Result<Vec<Origin>, Error> {
     let durable = core.wal().durable_end(Rung::Disk);
     let mut groups = Vec::new();
@@ -53,8 +53,7 @@ fn write(core: &Core, round: usize) {
     core.flush_all().unwrap();
 }
 
-/// Runs a history in which the archive lags behind the log, over several lives. Returns the number of groups that the
-/// archive read.
+/// Runs a history of several lives with a lagging archive. Returns the number of groups that the archive read.
 fn history(seed: u64, is_declared: bool) -> Result<usize, Error> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let disk = SimDisk::new(seed);
@@ -164,8 +163,8 @@ fn the_section_is_written_when_archiving_begins_and_when_the_log_is_cut_and_goes
     assert_eq!((section(), core.archived()), (None, None));
 }
 
-/// A long chain of lives makes a restart take two checkpoints to shorten the chain. It takes none if the log is kept
-/// for an archive, because the chain then stays anyway.
+/// If the chain of lives is long, a restart takes two checkpoints to shorten the chain. If the log is kept for an
+/// archive, the restart takes no checkpoint, because the chain would stay long anyway.
 #[test]
 fn a_restart_takes_no_checkpoints_for_lives_that_the_archive_does_not_hold() {
     for (is_declared, checkpoints) in [(false, 2), (true, 0)] {

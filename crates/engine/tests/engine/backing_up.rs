@@ -1,5 +1,5 @@
-//! Backups of an open database. The first backup is made without a request. The image is held while it is copied, but
-//! writers have priority.
+//! Backups of an open database. The first backup is made without a request. A checkpoint that would overwrite the
+//! image waits while the image is copied. A close does not wait: it ends the copy.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -123,7 +123,7 @@ fn archiving_begins_with_a_backup_and_until_then_nothing_is_restorable() {
     let db = open_db(Arc::new(MemDisk::new()), false);
     assert!(restorable(&db).starts_with("yes, from the whole log"));
     db.abandon();
-    // This archive begins at an image that it does not have.
+    // This archive begins at an image of which it has no copy.
     let disk = Arc::new(MemDisk::new());
     let db = open_on(&disk, None, false);
     db.wait(set(&db, b"zero", b"0")).unwrap();
@@ -139,7 +139,7 @@ fn archiving_begins_with_a_backup_and_until_then_nothing_is_restorable() {
     assert_eq!(first.restorable, "yes");
     assert_eq!((first.backup.made, first.backup.error), (1, None));
     assert!(first.run_bytes > 0 && first.backup_bytes > 0);
-    // Proofs begin with the image of the backup, so the next image is proven.
+    // Proofs begin with the backup's image, so the next checkpoint's image is proven.
     db.wait(set(&db, b"two", b"2")).unwrap();
     db.checkpoint().unwrap();
     let proven = wait_until(&db, |stats| stats.proof.result == "holds");
@@ -155,7 +155,7 @@ fn archiving_begins_with_a_backup_and_until_then_nothing_is_restorable() {
 #[test]
 fn a_copy_is_given_up_when_the_database_is_closed_and_its_checkpoint_needs_the_image() {
     let clock = Arc::new(SystemClock::new());
-    // 60 pages a second.
+    // The disk moves 60 pages a second.
     let slow = ModelDisk::new(Arc::new(MemDisk::new()), 1, 0, clock, std::thread::sleep);
     let db = open_db(Arc::new(slow), false);
     for key in 0..400_u32 {

@@ -1,4 +1,5 @@
-//! While the archive is away, runs wait on the log's disk. Whichever disk is lost, their data is not.
+//! The backlog: runs that wait on the log's disk while the archive is away. The loss of any one disk never loses the
+//! data of these runs.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use perdura_device::{CrashProfile, Disk};
 use crate::lost_disk::{World, values};
 use crate::surviving::restored;
 
-/// The events that a history has met.
+/// Counts of the events in all histories.
 #[derive(Default)]
 struct Seen {
     waited: usize,
@@ -22,8 +23,8 @@ fn waiting(world: &World) -> Option<Arc<Store>> {
     store.filter(|store| store.manifest().runs().next().is_some())
 }
 
-/// Runs a history in which the archive goes away and comes back, and in the end the data disk is lost. Log and archive
-/// together must then have everything that was acknowledged.
+/// Runs a random history, in which the archive is sometimes unreachable. At the end, the data disk is lost. Log and
+/// archive together must then have all acknowledged writes.
 fn lose_the_data_disk(seed: u64, seen: &mut Seen) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut world = World::new(seed);
@@ -110,8 +111,8 @@ fn everything_acknowledged_is_restored_whatever_waits_in_the_backlog() {
     );
 }
 
-/// The log is cut because the backlog has its epochs. A restore that reads the backlog gets everything. A restore that
-/// does not read it finds epochs missing.
+/// Checkpoints remove old epochs from the log, because the backlog has these epochs. A restore with the backlog gets
+/// everything. A restore without the backlog fails, because epochs are missing.
 #[test]
 fn a_log_that_was_cut_behind_the_backlog_is_restored_with_it_and_not_without() {
     let mut rng = fastrand::Rng::with_seed(3);

@@ -11,7 +11,7 @@ use perdura_heap::MemoryUse;
 
 use crate::core_steps::{env, small};
 
-/// Elements of the collections whose changes are measured.
+/// Count of elements in each measured collection.
 const MANY: u32 = 1_000_000;
 
 fn open(disk: &Arc<SimDisk>) -> Core {

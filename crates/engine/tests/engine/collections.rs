@@ -126,8 +126,8 @@ fn name(rng: &mut fastrand::Rng) -> Vec<u8> {
     }
 }
 
-/// Draws a key. Some keys are so long that a header with them does not fit into a slot, or does not
-/// fit if it has an expiry.
+/// Chooses a key at random. One of the keys is so long that its header does not fit into a slot. The header of another
+/// key fits only without an expiry.
 fn key(rng: &mut fastrand::Rng) -> Vec<u8> {
     match rng.u8(0..40) {
         0 => vec![b'k'; 20_000],
@@ -177,8 +177,8 @@ fn change(
                     items.push(v);
                 }
                 3..=4 => {
-                    // Inserts always before the same item, so that the gap between labels is used
-                    // up.
+                    // Inserts always before the same item, so that the labels between it and the item before it run
+                    // out.
                     for _ in 0..rng.usize(1..40) {
                         let v = value(rng);
                         tx.list_insert(table, home, index, &v)?;

@@ -77,8 +77,8 @@ fn what_is_durable_survives_a_power_cut_and_what_is_not_is_gone_whole() {
     }
 }
 
-/// If the log refuses a verb, half of the verb's changes may already be made. RENAME removes the old name and then
-/// requests more room, before it writes the new name.
+/// An operation may fail halfway, because the log refuses room for its next change. For example, RENAME removes the old
+/// name, requests more room, and then writes the new name.
 #[test]
 fn nothing_of_a_transaction_is_kept_whose_closure_dropped_a_refused_write() {
     let options = CoreOptions {
@@ -110,8 +110,8 @@ fn nothing_of_a_transaction_is_kept_whose_closure_dropped_a_refused_write() {
     assert_eq!(core.digest().unwrap(), digest);
 }
 
-/// There was a bug: the flush was published, and then its transaction was undone. The database then used a table that
-/// was not in the catalog.
+/// There was a bug: a flush (the emptying of a database) was published, and then its transaction was undone. So the
+/// database used a table that was not in the catalog.
 #[test]
 fn a_flush_is_not_published_if_the_closure_dropped_a_refused_write() {
     let options = CoreOptions {
@@ -182,7 +182,7 @@ fn a_table_of_a_kind_that_this_build_does_not_know_is_refused_by_name_and_nothin
     }
 }
 
-/// Any table names may be used. Redis's databases are only the default.
+/// A caller can choose the names of the tables. By default, the tables are Redis's databases.
 #[test]
 fn tables_are_known_by_name_emptied_and_swapped_with_their_durability() {
     let disk = SimDisk::new(1);
@@ -350,7 +350,7 @@ fn a_flush_leaves_the_indexes_of_its_tables_to_the_purge() {
     assert!(core.purge_step().unwrap() < 16);
 }
 
-/// Makes two images, with writes after each. Returns the digest.
+/// Makes two images, each followed by more writes. Returns the digest of the database after the last write.
 pub fn two_images(disk: &Arc<SimDisk>) -> u64 {
     let core = open(disk, 1);
     for round in 0..3u8 {
@@ -373,7 +373,7 @@ pub fn pages_of(disk: &Arc<SimDisk>, image: &str) -> (String, u64) {
         .unwrap()
 }
 
-/// If one image is damaged, the next checkpoint must not overwrite the other one.
+/// If one image is damaged, the next checkpoint must not overwrite the good image.
 #[test]
 fn after_a_page_was_rebuilt_the_damaged_image_is_rewritten_first() {
     let disk = SimDisk::new(6);
@@ -462,8 +462,8 @@ fn damage_that_nothing_can_repair_is_reported_and_changes_nothing() {
     assert_eq!(disk.read_all("anchor").unwrap(), before);
 }
 
-/// Found in review. In a database's first life, before any checkpoint, the log directories were given in another order.
-/// No stream found its segment, so the database opened empty, and its new anchor made the old log invalid.
+/// Found in review. In a database's first life, before any checkpoint, the log directories were given in a wrong order.
+/// No stream found a segment, so the database opened empty. The new anchor made the old log invalid.
 #[test]
 fn log_directories_in_another_order_are_refused_and_nothing_is_lost() {
     let (data, logs) = (SimDisk::new(1), [SimDisk::new(2), SimDisk::new(3)]);
@@ -492,7 +492,7 @@ fn log_directories_in_another_order_are_refused_and_nothing_is_lost() {
 }
 
 /// Found in review. A page was damaged, and the read of the older image then failed. This was reported as damage beyond
-/// repair. It should be only a read error, and the next start succeeds.
+/// repair. It is only a read error, and the next start must succeed.
 #[test]
 fn a_read_that_fails_while_a_page_is_rebuilt_is_no_damage_beyond_repair() {
     let disk = SimDisk::new(11);

@@ -1,6 +1,6 @@
-//! Random histories of the product over several lives, with lasting damage to the newest image. Each life begins with
-//! the data that the older image and the log restore. With every restart level, number of threads and order, the result
-//! must be exactly the rows of the transactions up to the durable epoch.
+//! Random histories of a database over several lives, with lasting damage to the newest image. Each life begins with
+//! the data that the older image and the log restore. A restart must restore exactly the rows of the transactions up to
+//! the durable epoch. This must hold for every level, number of threads and job order of the restart.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

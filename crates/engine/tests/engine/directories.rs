@@ -83,7 +83,7 @@ fn images_spread_over_disks_come_back_and_a_disk_that_is_missing_is_named() {
     db.close().unwrap();
 }
 
-/// Pages on a separate disk may belong to another database, whose anchor is elsewhere.
+/// Pages on a separate disk may belong to another database, with its anchor elsewhere.
 #[test]
 fn a_new_database_does_not_take_the_image_disk_of_another() {
     let root = tempfile::tempdir().unwrap();
@@ -99,8 +99,8 @@ fn a_new_database_does_not_take_the_image_disk_of_another() {
     db.close().unwrap();
 }
 
-/// Two image disks that are the same directory must be refused at once. Otherwise the database
-/// would be made, and then refused at every start.
+/// A list of image disks that names one directory twice must be refused at once. Otherwise the database would be made,
+/// but every later start would be refused.
 #[test]
 fn a_directory_that_is_named_for_two_image_disks_is_refused_before_anything_is_made() {
     let root = tempfile::tempdir().unwrap();
@@ -114,7 +114,7 @@ fn a_directory_that_is_named_for_two_image_disks_is_refused_before_anything_is_m
     Db::open(options).unwrap().close().unwrap();
 }
 
-/// The data directory may also be one of the image disks, or the only one.
+/// The data directory may also be an image disk, even the only one.
 #[test]
 fn the_data_directory_can_be_an_image_disk() {
     let root = tempfile::tempdir().unwrap();

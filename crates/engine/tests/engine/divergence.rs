@@ -19,7 +19,7 @@ procedure! {
 }
 
 procedure! {
-    /// Makes none, with the arguments of `open_account`.
+    /// Has the arguments of `open_account`, but makes no account.
     pub fn open_no_account(cx, id: u64, balance: i64) -> (), on [Account(id)] {
         let _there = cx.get::<Account>(id)?;
         let _not_used = balance;
@@ -28,7 +28,7 @@ procedure! {
 }
 
 procedure! {
-    /// Panics with the arguments of `transfer`.
+    /// Has the arguments of `transfer`. Writes, and then panics.
     pub fn panics_instead(cx, from: u64, to: u64, amount: i64) -> i64,
     on [Account(from), Account(to)] {
         cx.modify::<Account>(from, |payer| payer.balance -= amount)?;
@@ -37,7 +37,7 @@ procedure! {
 }
 
 procedure! {
-    /// Refuses behind a write.
+    /// Has the arguments of `transfer`. Writes, and then refuses.
     pub fn refuses_instead(cx, from: u64, to: u64, amount: i64) -> i64,
     on [Account(from), Account(to)] {
         cx.modify::<Account>(from, |payer| payer.balance -= amount)?;
@@ -46,7 +46,7 @@ procedure! {
 }
 
 procedure! {
-    /// Uses an account whose partition the frame of a transfer does not name.
+    /// Uses an account in a partition that the log frame of a transfer does not name.
     pub fn strays_instead(cx, from: u64, to: u64, amount: i64) -> i64,
     on [Account(from), Account(to)] {
         cx.modify::<Account>(from + to, |other| other.balance -= amount)?;
@@ -55,7 +55,7 @@ procedure! {
 }
 
 procedure! {
-    /// As `transfer`, and one more.
+    /// Transfers one more than `amount`.
     pub fn transfer_more(cx, from: u64, to: u64, amount: i64) -> i64,
     on [Account(from), Account(to)] {
         cx.modify::<Account>(from, |payer| payer.balance -= amount + 1)?;
@@ -68,7 +68,7 @@ procedure! {
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 procedure! {
-    /// Adds one, and for amount 7 a number that no other run gets.
+    /// Adds one to the balance. For amount 7, also adds a different number in each run.
     pub fn rarely_random(cx, id: u64, amount: i64) -> (), on [Account(id)] {
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
         let extra = if amount == 7 { 1000 + run.cast_signed() } else { 0 };
@@ -108,7 +108,7 @@ fn options(path: &Path) -> Options {
         .into_options()
 }
 
-/// Returns the options of a program in which `P` has the name, types and hash of the procedure called `name`.
+/// Returns options in which `P` replaces the procedure `name`. `P` gets the name, types and hash of that procedure.
 fn in_its_stead<P: perdura::tables::Procedure>(path: &Path, name: &str) -> Options {
     let mut options = options(path);
     let mut procedures = options.typed.procedures.to_vec();

@@ -15,7 +15,7 @@ fn done<R>(core: &Core, f: impl FnMut(&mut Tx<'_>) -> Result<R, Error>) -> R {
         .0
 }
 
-/// Returns a list item: one in fifty is too long for a page, the others are short.
+/// Returns a list item. One item in fifty is too long for a page. The rest are short.
 fn item(at: usize) -> Vec<u8> {
     let len = if at.is_multiple_of(50) { 40_000 } else { 8 };
     vec![at.to_le_bytes()[0]; len]
@@ -75,7 +75,7 @@ fn a_draft_is_seen_by_nobody_until_a_key_names_it_and_then_whole() {
         core.checkpoint_now().expect("a checkpoint");
     }
     assert_eq!(done(&core, |tx| tx.len(core.database(0))), 1);
-    // The draft may be named by another key than it was begun for, even in another partition.
+    // A key that was not given to `begin` may name the draft, even a key in another partition.
     for key in [&b"k"[..], b"other"] {
         let undone = core.transact(&PartitionSet::empty(), |tx| {
             tx.name_draft(&draft, key, None)?;

@@ -1,5 +1,4 @@
-//! Dropping tables: the data that is gone at once, the data that a restart still needs, and the removal of the table
-//! from the catalog.
+//! Dropping tables: removing data at once, keeping data for a restart, and removing the table from the catalog.
 
 use std::path::Path;
 
@@ -13,7 +12,7 @@ table! {
 }
 
 table! {
-    /// A table beside it, whose contents are known.
+    /// A second table. `take` computes its sums from the stocks.
     pub struct Total in "totals", addressing = key { key(id: u64), sum: i64 }
 }
 
@@ -23,7 +22,7 @@ table! {
 }
 
 procedure! {
-    /// Takes from a stock and adds to a total: what the total becomes rests on the stock.
+    /// Takes from a stock and adds to a total. The new total depends on the stock's row.
     pub fn take(cx, id: u64, amount: i64) -> i64, on [Stock(id), Total(id)] {
         let mut stock = cx.get::<Stock>(id)?.ok_or("no such stock")?;
         stock.left -= amount;
@@ -85,8 +84,8 @@ fn stocks(db: &Db) -> u64 {
     db.read(|tx| tx.count::<Stock>()).unwrap()
 }
 
-/// Commands before the drop use rows that are only in the image, or that only other commands made. After the drop, a
-/// table of the same name is a different table.
+/// Some logged commands ran before the drop of their table. They may use rows that only the image has, or rows that
+/// earlier commands made. After the drop, a different table gets the name.
 #[test]
 fn commands_before_the_drop_of_their_table_are_played_with_its_rows() {
     for log in [LogForm::Command, LogForm::Value] {

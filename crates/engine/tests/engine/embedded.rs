@@ -1,5 +1,5 @@
-//! The guarantees for a program that embeds the database. It may use its own error types, it may panic in closures, and
-//! it need not know partitions.
+//! The guarantees for a program that embeds the database. The program may use custom error types and may panic in
+//! closures. The program need not know partitions.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -147,14 +147,14 @@ fn partitions_need_not_be_declared_whatever_the_closure_makes_of_a_missing_latch
     })
     .unwrap();
     assert!(runs <= 17, "{runs} runs; the last of them has every latch");
-    // The closure ignores the error. The run still does not count.
+    // The closure ignores the error. This run of the closure still does not count.
     let found = db.read(|tx| {
         let there =
             |key: &&String| matches!(tx.bytes().get(db.database(0), key.as_bytes()), Ok(Some(_)));
         Ok::<_, Error>(keys.iter().filter(there).count())
     });
     assert_eq!(found.unwrap(), 100);
-    // The closure turns the error into a panic. The run does not count either.
+    // The closure turns the error into a panic. This run does not count either.
     let read = db.read(|tx| -> Result<usize, Error> {
         let Ok(row) = tx.bytes().get(db.database(0), b"key-7") else {
             resume_unwind(Box::new("unwrapped"));
@@ -236,7 +236,9 @@ fn a_transaction_inside_a_transaction_is_refused_and_another_databases_is_not() 
     put(&db, "next", b"");
 }
 
-/// There was a bug: only the innermost transaction's database was compared, so the thread waited for its own latch.
+/// There was a bug with three nested transactions, where the outermost and the innermost have the same database. The
+/// database of the innermost was compared only with that of the middle one. So the thread waited for a latch that it
+/// held itself.
 #[test]
 fn a_transaction_inside_another_databases_inside_one_of_its_own_is_refused_at_once() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -289,8 +291,8 @@ fn keys_are_iterated_and_ranged_while_the_caller_writes() {
     assert!(db.range(1, "b".."a", 9).unwrap().is_empty());
 }
 
-/// The first segment of the second stream is prepared after that of the first stream. There was a bug: a map that was
-/// made in between was refused for lack of room in the log.
+/// At a start, the first stream gets its segment before the second stream does. There was a bug: making a map in
+/// between failed for lack of room in the log.
 #[test]
 fn a_map_that_is_made_right_after_the_start_waits_for_its_segment() {
     for _ in 0..5 {

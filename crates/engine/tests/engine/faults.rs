@@ -21,7 +21,7 @@ fn segments(disk: &SimDisk) -> usize {
     files.iter().filter(segment).count()
 }
 
-/// Makes the disk refuse the `nth` write from now on for lack of space.
+/// Makes the disk refuse one write for lack of space: the `nth` write after this call.
 fn refuse_write(disk: &SimDisk, nth: u64) {
     disk.set_plan(FaultPlan {
         refuse_write_at: Some((nth, 1)),
@@ -120,7 +120,7 @@ fn a_page_that_cannot_be_written_is_written_by_the_next_checkpoint() {
         core.flush_all().unwrap();
         refuse_write(&disk, nth);
         let cancelled = core.checkpoint_now().is_err();
-        // Some of these writes are of the anchor's copies.
+        // Some of these writes go to copies of the anchor.
         assert_eq!(core.wal().failure(), None, "write {nth}");
         disk.set_plan(FaultPlan::default());
         assert!(core.checkpoint_now().is_ok() || !cancelled, "write {nth}");
@@ -133,8 +133,8 @@ fn a_page_that_cannot_be_written_is_written_by_the_next_checkpoint() {
     }
 }
 
-/// The anchor names each life whose log is still needed, and has room for only a limited number of
-/// lives.
+/// The anchor names each life of the database while the log of that life is needed. The anchor has room for a limited
+/// number of lives.
 #[test]
 fn three_hundred_restarts_on_a_disk_that_fails_now_and_then_do_not_use_up_the_anchor() {
     let disk = SimDisk::new(11);
@@ -184,7 +184,7 @@ fn three_hundred_restarts_on_a_disk_that_fails_now_and_then_do_not_use_up_the_an
     assert!(chain_max < 100, "{chain_max}");
 }
 
-/// Found in review: after 200 starts on such a disk, no further start was possible.
+/// Found in review: after 200 lives without a checkpoint, no further start was possible.
 #[test]
 fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
     use perdura_recovery::indexing::NoTables;
@@ -244,8 +244,8 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
     assert!(chain() < 10, "two checkpoints were taken: {}", chain());
 }
 
-/// While segments had at least 1 MiB, the database noticed a full disk early enough. Segments now
-/// begin smaller.
+/// The database must notice a full disk before it accepts too many writes. Segments of at least 1 MiB gave it time.
+/// Now the first segments of a life are smaller.
 #[test]
 fn on_a_full_disk_with_small_segments_what_is_accepted_is_durable_without_more_space() {
     for spare_bytes in (0..1_500_000).step_by(50_000) {
@@ -287,8 +287,8 @@ fn on_a_full_disk_with_small_segments_what_is_accepted_is_durable_without_more_s
     }
 }
 
-/// A removal logs a record for each page of a long value. There was a bug: it did not request room
-/// for these records.
+/// The removal of a long value logs a record for each page of the value. There was a bug: the removal did not request
+/// room in the log for these records.
 #[test]
 fn on_a_full_disk_a_removal_of_long_values_that_is_accepted_is_durable_without_more_space() {
     let disk = SimDisk::new(13);
@@ -347,8 +347,8 @@ fn a_creation_after_a_killed_one_leaves_every_name_durable() {
     }
 }
 
-/// Found in review. The checkpoint was deferred, and the next update of the anchor named its image.
-/// Because the image was new, no checkpoint was due, so nothing cut the log.
+/// Found in review. A refused write deferred a checkpoint. The next update of the anchor named the checkpoint's
+/// image. Because this image was new, no checkpoint was due. So the old part of the log was not removed.
 #[test]
 fn a_checkpoint_that_was_put_off_when_its_image_was_to_be_named_is_due_and_cuts_the_log() {
     let mut struck = 0;

@@ -1,5 +1,6 @@
-//! The database with threads, on a disk whose log writes are delayed, reordered, refused, torn and failed at random, by
-//! seed. After each life, each client must find a prefix of its operations, which contains all acknowledged operations.
+//! The database with threads, on a disk that delays, reorders, refuses, tears and fails log writes at random, by seed.
+//! After each life, each client's data must be the result of a prefix of the client's operations. The prefix must
+//! contain all acknowledged operations.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,9 +20,9 @@ const KEYS: u32 = 24;
 /// The operations of one client: its n-th operation puts n under the key n modulo [`KEYS`].
 #[derive(Default, Clone, Copy)]
 struct Done {
-    /// Operations that were run, from the first life on.
+    /// The number of the last operation that was run.
     ran: u32,
-    /// The last operation that was acknowledged.
+    /// The number of the last operation that was acknowledged.
     acknowledged: u32,
 }
 
@@ -53,7 +54,7 @@ fn work(db: &Db, client: u8, done: &mut Done, mut rng: Rng) {
         let key = key(client, op);
         let parts = [db.partition_of(&key)].into_iter().collect();
         let put = db.transact(&parts, |tx| tx.put(db.database(0), &key, &value, None));
-        // A put that is refused or stopped may still be in the log.
+        // A put that fails because the log has stopped may still be in the log, so it counts as run.
         done.ran = op;
         let ticket = match put {
             Ok((_, ticket)) => ticket,
@@ -158,7 +159,7 @@ fn lives(log_io: LogIo, streams: u8, seed: u64, count: u64) {
     assert!(held > 0 && refused > 0 && failed > 0, "{struck:?}");
 }
 
-/// Returns the number of lives for each method of writing, and the seed of the first life.
+/// Returns the number of database lives in a test, and the seed of the first life.
 fn rounds() -> (u64, u64) {
     let number = |name: &str, default| {
         let text = std::env::var(name).ok();
@@ -173,7 +174,7 @@ fn rounds() -> (u64, u64) {
 #[test]
 fn nothing_acknowledged_is_lost_whatever_becomes_of_writes_that_nobody_waits_for() {
     let (count, seed) = rounds();
-    // Uses a ring if the system supports it.
+    // With `Auto`, the database measures the methods of writing, and may choose `io_uring`.
     lives(LogIo::Auto, 1, seed, count);
     lives(LogIo::Auto, 2, seed, count);
 }

@@ -1,5 +1,5 @@
-//! A disk between the flusher and the real disk. At random, by seed, it delays durable writes to the log, completes
-//! them in another order, refuses them for lack of space, tears or shortens them, or fails them.
+//! A disk between the flusher and the real disk. It injects faults into durable writes to the log, at random by seed.
+//! Writes are delayed, reordered, refused for lack of space, torn, shortened or failed.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -22,8 +22,7 @@ pub struct Faults {
     fail_one_in: u32,
     /// The extra time that a write of a waiting thread takes, milliseconds.
     delay_ms: AtomicU64,
-    /// The number of writes that were delayed, of writes that were refused, and of writes that
-    /// failed.
+    /// Counts of the delayed, the refused and the failed writes, in this order.
     pub struck: [AtomicU64; 3],
 }
 
@@ -35,7 +34,7 @@ enum Fault {
     Held,
     /// A part is written, and the device reports that it has no space.
     Refused,
-    /// A part is written, and the device reports that.
+    /// A part is written, and the device reports a short write.
     Short,
     /// A part is written, and the device reports an error.
     Failed,
@@ -57,7 +56,7 @@ impl Faults {
         self.armed.store(true, Ordering::SeqCst);
     }
 
-    /// Makes each write of a waiting thread take `by` longer from now on.
+    /// Delays each later write of a waiting thread by the time `by`.
     pub fn delay_writes(&self, by: Duration) {
         let ms = u64::try_from(by.as_millis()).expect("a short time");
         self.delay_ms.store(ms, Ordering::SeqCst);
@@ -67,7 +66,7 @@ impl Faults {
         self.rng.lock().unwrap().usize(0..below)
     }
 
-    /// Draws the fault of a write. `may_wait` says whether the write may be delayed.
+    /// Chooses at random whether a write gets a fault, and which one. If `may_wait` is true, the fault may be a delay.
     fn of_write(&self, may_wait: bool) -> Fault {
         if !self.armed.load(Ordering::SeqCst) {
             return Fault::None;
@@ -108,7 +107,7 @@ impl Faults {
     }
 }
 
-/// A disk on which faults may affect durable writes to files of the log.
+/// A disk that injects faults into durable writes to log files.
 pub struct FaultyDisk {
     pub inner: Arc<dyn Disk>,
     pub faults: Arc<Faults>,
@@ -131,7 +130,7 @@ struct Held {
     begin_later: VecDeque<DurableWrite>,
     /// Completions that were not reported yet.
     tell_later: Vec<Completed>,
-    /// True if a thread waits. Then at least one completion must be reported.
+    /// True if at least one completion must be reported, because a thread waits.
     is_due: bool,
 }
 
@@ -291,7 +290,7 @@ impl File for FaultyFile {
         self.inner.sync()
     }
 
-    /// Makes a write for a thread that waits for it. Segment headers are written in this way too.
+    /// Makes a write for a thread that waits for it. This function also writes segment headers.
     fn write_durable(&self, offset: u64, parts: &[&[u8]], through: Through) -> Result<()> {
         let delay_ms = self.faults.delay_ms.load(Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(delay_ms));

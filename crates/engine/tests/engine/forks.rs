@@ -1,12 +1,12 @@
-//! A restored database, its parent database, and the epochs that both share.
+//! A restored database, the parent database, and their common epochs.
 
 use perdura_base::Epoch;
 use perdura_restore::At;
 
 use crate::lost_disk::{World, carry_out, values};
 
-/// Restores the parent to an epoch, which makes a child database. Writes to the child, archives it beside its parent,
-/// and loses it. Then restores the child to each of its epochs.
+/// Restores the parent to an epoch, which makes a child database. Writes to the child, archives the child beside the
+/// parent, and loses the child. Then restores the child to each epoch.
 fn fork(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut parent = World::new(seed);
@@ -68,8 +68,8 @@ fn fork(seed: u64) {
         assert_eq!(named, Some((child.uuid, target)));
         assert_eq!(anchor.uuid, report.uuid);
     }
-    // The simulator found a bug: a restore to the moment before the child's begin was accepted, and restored the begin
-    // instead.
+    // The simulator found a bug: a restore to the moment before the child began was accepted. It restored the child's
+    // first moment instead.
     let before = child.plan(Some(At::Epoch(Epoch(at.0 - 1)))).map(drop);
     let refused = before.expect_err("it is the parent's moment").to_string();
     assert!(refused.contains("cannot be restored"), "{refused}");

@@ -1,5 +1,4 @@
-//! The durability that a commit has when its caller continues, and how far the disks are behind at
-//! that time.
+//! Callers that wait until a commit is durable, callers that wait because the disk lags, and the measured lag.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +6,7 @@ use perdura::{Db, Durability, Options, Ticket};
 
 use crate::with_threads::set;
 
-/// Returns a database whose log is written at most once a second.
+/// Returns a database with at most one log write a second.
 fn slow(dir: &std::path::Path, durability: Durability) -> Db {
     let mut options = Options::new(dir);
     options.segment_bytes = 4 << 20;
@@ -54,7 +53,7 @@ fn the_options_say_how_durable_a_write_is_when_it_returns() {
     assert!(db.durable() < before.epoch, "it has waited for no rung");
 }
 
-/// The bound of `mem`: a caller does not continue while a write of more than 10 ms ago is not durable.
+/// With `mem`, a caller does not continue while a write that is more than 10 ms old is not durable.
 #[test]
 fn a_caller_that_waits_for_no_rung_is_held_back_while_the_disk_is_far_behind() {
     let dir = tempfile::tempdir().unwrap();

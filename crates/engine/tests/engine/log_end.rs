@@ -9,8 +9,8 @@ use perdura_device::{Access, CrashProfile, Disk, SimDisk};
 
 use crate::core_steps::{env, get, open, put, small};
 
-/// Returns the disk of a database with one stream. The database was written, its anchor vouches for all of it, and it
-/// was killed. Also returns a copy of the disk from when half was written.
+/// Returns two disks of a database with one stream. The first disk has the state after a kill: all writes are there,
+/// and the anchor vouches for them. The second disk is a copy made after half of the writes.
 fn vouched() -> (Arc<SimDisk>, Arc<SimDisk>) {
     let disk = SimDisk::new(1);
     let core = open(&disk, 1);

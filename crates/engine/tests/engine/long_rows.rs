@@ -1,4 +1,4 @@
-//! Rows of collections that are nearly as long as a slot. The bugs were found in review.
+//! Rows that nearly fill a slot, and rows that need chains of pages. A review found the bugs that these tests cover.
 
 use std::sync::Arc;
 
@@ -56,8 +56,8 @@ fn a_collection_under_a_key_longer_than_a_slot_is_found_again() {
     }
 }
 
-/// There was a bug: relabelling wrote an item back as an inline row even if its longer label made
-/// the row too long. This panicked and stopped the database.
+/// There was a bug: an item that got a longer label was written back as an inline row, even if the row was then too
+/// long. This panicked and stopped the database.
 #[test]
 fn an_item_that_fills_its_slot_survives_a_longer_label() {
     let disk = SimDisk::new(6);
@@ -88,7 +88,8 @@ fn ids(core: &Core) -> impl Iterator<Item = PartitionId> {
     (0..core.heap().geometry().partitions).map(PartitionId)
 }
 
-/// Makes the purge free three pages of a chain at a time, and defer longer chains.
+/// Sets a limit: a chain of at most three pages is freed together with its key. The purge frees longer chains, three
+/// pages at a time.
 fn few_pages(core: &Core) {
     let limits = perdura::OrphanLimits {
         chain_pages: 3,
@@ -112,8 +113,7 @@ fn put(core: &Core, bytes: usize) {
     let _waited_for_by_a_flush = put.expect("it commits");
 }
 
-/// There was a bug: overwriting long strings in a loop made chains for the purge faster than the
-/// purge freed them.
+/// There was a bug: a loop that overwrote long strings left chains to the purge faster than the purge freed them.
 #[test]
 fn what_builds_a_long_string_frees_two_pages_of_those_that_wait_for_each_of_its_own() {
     let disk = SimDisk::new(9);
@@ -185,7 +185,7 @@ fn a_long_string_that_is_gone_is_freed_some_pages_at_a_time_across_a_crash_too()
     while before > 12 {
         core.purge_step().expect("a step");
         let now = pages(&core);
-        // A step may free the end of one string, the beginning of the next, and the page of their
+        // A step may free the end of one string, the beginning of the next string, and the page with the rows of the
         // items.
         let freed = before.checked_sub(now).expect("pages are freed");
         assert!(freed <= 7, "{before} to {now} pages");

@@ -1,4 +1,4 @@
-//! A database whose archive, log and data are on three disks. Tests of restores use it.
+//! A database with archive, log and data on three disks. Tests of restores use it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub fn values(core: &Core) -> BTreeMap<usize, Vec<u8>> {
     all.collect()
 }
 
-/// Returns archiving onto a disk, with a backlog.
+/// Returns an archiver that writes onto a disk. While that disk is away, the archiver writes to a backlog.
 fn archiving(archive: &Arc<SimDisk>, life: u64) -> Archiving {
     Archiving::new(archive.life(), life).with_backlog(BacklogOptions::default())
 }
@@ -93,7 +93,7 @@ impl World {
         World::over((data, log, SimDisk::new(seed + 2)), clock, seed)
     }
 
-    /// Returns the database on these disks, archived onto the last one.
+    /// Returns a world with its database on the first two disks, and the archive on the last disk.
     pub fn over(
         (data, log, archive): (Arc<SimDisk>, Arc<SimDisk>, Arc<SimDisk>),
         clock: Arc<ManualClock>,
@@ -199,7 +199,7 @@ impl World {
         self.is_away = true;
     }
 
-    /// Brings the archive's disk back, in the state in which a crash of its machine leaves it.
+    /// Brings the archive's disk back, in the state after a crash of the archive's machine.
     pub fn come_back(&mut self, profile: CrashProfile, seed: u64) {
         self.archiving = Archiving::new(self.archive.life(), 1);
         self.archive.crash(profile, seed);
@@ -227,7 +227,7 @@ impl World {
         store.add_backup(backup).expect("it is named");
     }
 
-    /// Makes a power cut of all three disks, and begins the next life. Writes that were not acknowledged may be lost.
+    /// Cuts the power of all three disks, and begins the next life. Writes that were not acknowledged may be lost.
     pub fn crash(&mut self, seed: u64) {
         self.core = None;
         self.archiving = Archiving::new(self.archive.life(), 1);
@@ -265,8 +265,7 @@ impl World {
         }
     }
 
-    /// Ends the process in the middle of its work. It is killed, sometimes together with a power cut of the disks of
-    /// log and archive.
+    /// Kills the process in the middle of its work. Sometimes the disks of log and archive lose power too.
     pub fn end(&mut self, rng: &mut fastrand::Rng) {
         self.flush_some(rng);
         self.kill();

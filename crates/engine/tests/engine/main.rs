@@ -1,5 +1,4 @@
-//! Tests of the engine through its public interface: the guarantees that a user of the crate relies
-//! on.
+//! Tests of the engine through the public interface: the guarantees for users of the crate.
 
 mod archived;
 mod archiver;

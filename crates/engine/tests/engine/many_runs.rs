@@ -1,4 +1,4 @@
-//! An archive with more runs than a restore reads at the same time.
+//! An archive with more runs than a restore reads at once.
 
 use perdura_base::Epoch;
 use perdura_device::Disk;
@@ -9,7 +9,7 @@ use crate::lost_disk::{KEYS, Restored, World, carry_out_onto, values};
 const ROUNDS: usize = 500;
 const BOUND: usize = 16;
 
-/// Returns a world whose archive has one run for each round, and a backup in the middle.
+/// Returns a world. The archive has one run for each round, and a backup in the middle.
 fn archived() -> World {
     let mut rng = fastrand::Rng::with_seed(5);
     let mut world = World::new(5);

@@ -1,4 +1,4 @@
-//! A database whose newest log lies in the memory of nodes, on a simulated disk and network.
+//! A database with the newest log in the memory of nodes, on a simulated disk and network.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use perdura_wal::Scheme;
 
 use crate::core_steps::{get, small};
 
-/// A disk, two nodes, an arbiter, and a clock that a test moves.
+/// A disk, two nodes, an arbiter and a manual clock. The arbiter stores which process may write.
 pub struct World {
     pub disk: Arc<SimDisk>,
     net: SimNet,
@@ -102,7 +102,7 @@ impl World {
 
     /// Writes a row that nodes hold and the disk does not.
     pub fn put_in_memory(&self, core: &Core, key: &str, value: &[u8]) -> Epoch {
-        // An epoch ends only when the nodes have answered for the previous one.
+        // An epoch ends only when the nodes have answered for the previous epoch.
         self.settle(core);
         let epoch = put(core, key, value).epoch;
         core.ship().unwrap();
@@ -190,7 +190,7 @@ fn a_database_whose_tail_may_be_in_nodes_never_starts_from_its_disks_alone() {
         "{why}"
     );
 
-    // The disks alone do not decide a receipt's fate either.
+    // `perdura receipt` calls `log_end`, which also refuses the disks without the nodes.
     let disks = Disks::on_one(world.disk.life(), 2);
     let anchor = perdura_recovery::read_anchor(disks.data.as_ref())
         .unwrap()
@@ -246,8 +246,9 @@ fn a_database_whose_tail_may_be_in_nodes_never_starts_from_its_disks_alone() {
     world.open();
 }
 
-/// Found by the simulator, seeds 58 and 190. The takeover began to read at the vouched end in the anchor, but
-/// checkpoints had cut the log beyond it. So it refused a log that was whole on disk.
+/// Found by the simulator, seeds 58 and 190. The anchor vouches for the log up to a position. The takeover began to
+/// read the log there, but checkpoints had already removed that part. So the takeover refused a log that was whole on
+/// disk.
 #[test]
 fn a_takeover_behind_checkpoints_begins_where_they_have_cut_the_log() {
     let world = World::new();
@@ -293,9 +294,9 @@ fn a_clean_end_leaves_all_on_disk_and_needs_no_node() {
     assert_eq!(get(&core, "key").as_deref(), Some(&b"value"[..]));
 }
 
-/// Another process has claimed the database. The writer, whose acknowledgements rely on the disk, continues until its
-/// lease ends. The takeover waits for that, and then reads everything that the writer has left, also the anchor. After
-/// its lease the writer acknowledges nothing.
+/// Another process has claimed the database. The writer acknowledges writes when they are on disk, and continues until
+/// the lease ends. The takeover waits for the end of the lease, and then reads everything that the writer has written,
+/// including the anchor. After its lease the writer acknowledges nothing.
 #[test]
 fn a_takeover_waits_for_the_lease_of_the_last_writer_and_reads_what_it_did_meanwhile() {
     let world = World::new();
@@ -334,8 +335,8 @@ fn a_takeover_waits_for_the_lease_of_the_last_writer_and_reads_what_it_did_meanw
     assert!(old.wal().reached().at(Rung::Disk) < late.epoch);
 }
 
-/// Returns a world with two writers. The first one slept while the second one, another process, took over the database.
-/// The second one has everything that the first had acknowledged.
+/// Returns a world with two writers. The old writer slept while the new writer, a second process, took over the
+/// database. The new writer has everything that the old writer had acknowledged.
 fn replaced() -> (World, Core, Core) {
     let world = World::new();
     let old = world.mirrored();
@@ -356,8 +357,8 @@ fn a_writer_that_was_replaced_acknowledges_nothing_and_stops() {
     assert!(why.is_fenced(), "{why}");
 }
 
-/// There was a bug. A writer slept while it was replaced. It woke up and synced its segments, which no process reads
-/// any more, and acknowledged the writes: in the mode Mirror, too, the disk alone was enough for an acknowledgement.
+/// There was a bug. A writer slept while a second process took over. The writer woke up and synced the old segments,
+/// which no process reads any more. Then it acknowledged writes that were only on its disk. Mode `Mirror` forbids that.
 /// The test `mirrored_input` found this with real processes.
 #[test]
 fn in_mirror_the_disk_alone_acknowledges_nothing() {
@@ -371,7 +372,7 @@ fn in_mirror_the_disk_alone_acknowledges_nothing() {
     world.settle(&old);
     assert!(old.wal().durable(Rung::Mirror) < late.epoch);
     assert!(old.wal().check().unwrap_err().is_fenced());
-    // Without a node in any group, the disk alone decides, and at once.
+    // If no group has a node, a write is acknowledged as soon as it is on disk.
     let world = World::new();
     let core = world.mirrored();
     for address in ["a", "b"] {

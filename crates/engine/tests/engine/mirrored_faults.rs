@@ -1,4 +1,4 @@
-//! A database with nodes, whose operator makes a mistake, whose clock jumps or whose disk is full.
+//! A database with nodes. The operator makes a mistake, the clock jumps, or the disk is full.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use perdura_wal::{FlushProgress, Scheme};
 use crate::core_steps::get;
 use crate::mirrored::World;
 
-/// There was a bug: `perdura verify` reported missing acknowledged transactions and a damaged log. In fact the copy to
-/// disk of one stream was ahead of the other stream's when the writer failed, and the rest was in the nodes.
+/// There was a bug: `perdura verify` reported missing acknowledged transactions and a damaged log. In fact the writer
+/// had failed during the copy to disk, when one stream had been copied further than another. The nodes had the rest.
 #[test]
 fn a_log_whose_end_is_in_nodes_is_checked_as_far_as_the_disks_have_it_and_is_not_damaged() {
     let world = World::new();
@@ -90,8 +90,8 @@ fn a_loss_is_accepted_only_where_there_is_one() {
     assert!(core.anchor().get().losses.is_empty());
 }
 
-/// The writer's wall clock jumps a year back and forth. This changes nothing, because views have numbers, and timeouts
-/// are measured with another clock.
+/// The writer's wall clock jumps a year back and forth. This changes nothing: views have ascending numbers instead of
+/// times, and the monotonic clock measures timeouts.
 #[test]
 fn steps_of_the_wall_clock_change_neither_view_nor_generation() {
     let world = World::new();
@@ -123,8 +123,8 @@ fn steps_of_the_wall_clock_change_neither_view_nor_generation() {
     }
 }
 
-/// The log's disk is full during the copy. The nodes acknowledge until the tail is full, then writes wait or are
-/// refused. When the disk has room again, everything that was acknowledged must be there.
+/// The log's disk is full during the copy. The nodes acknowledge until they hold the maximum number of bytes that are
+/// not on disk. Then writes wait or are refused. When the disk has room again, all acknowledged writes must be there.
 #[test]
 fn a_disk_that_is_full_during_the_copy_loses_nothing() {
     let world = World::new();

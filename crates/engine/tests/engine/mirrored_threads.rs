@@ -1,4 +1,4 @@
-//! A database with threads, and nodes behind a simulated network that another thread drives.
+//! A database with threads. A thread drives the simulated network between the database and its nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,11 +15,11 @@ use crate::faulty;
 use crate::faulty_disk::Faults;
 use crate::mirrored::deliver;
 
-/// A writer whose disk is far behind is watched for at least this time.
+/// The minimum time for which the test watches a writer with a slow disk.
 const WATCHED_MIN: Duration = Duration::from_millis(15);
-/// From this many bytes that are not on disk, a writer is slowed down.
+/// The number of bytes not on disk at which a writer is slowed down.
 const MUCH: u64 = 7 << 18;
-/// From this age of data not on disk, a writer is slowed down in any case, microseconds.
+/// An age in microseconds. When the oldest data that is not on disk has this age, a writer is slowed down in any case.
 const OLD_US: u64 = 33_000;
 
 /// Two nodes, a network that a thread drives, an arbiter, and a directory.
@@ -133,8 +133,8 @@ fn a_database_with_threads_commits_in_memory_and_comes_back() {
     drop(Db::open(alone).expect("a clean end needs no nodes"));
 }
 
-/// There was a bug: a writer that was faster than its disk was slowed down only by the age of its data. By that time 4
-/// to 8 MiB were not on disk, which took the disk up to 100 ms.
+/// There was a bug: a writer faster than the disk was slowed down only by the age of the unwritten data. When the
+/// writer slowed down, 4 to 8 MiB were not on disk, and the disk needed up to 100 ms to write them.
 #[test]
 fn what_the_disk_lacks_slows_a_writer_down_before_it_is_old() {
     let moving = Moving::new();

@@ -1,12 +1,12 @@
-//! Restores to moments of an archive that are given by their times.
+//! Restores to given times.
 
 use perdura_base::Epoch;
 use perdura_restore::At;
 
 use crate::lost_disk::{World, carry_out, values};
 
-/// The clocks of blocks that are sealed at the same time are made to differ by microseconds, so
-/// that they ascend. This is more than all such differences.
+/// A time in microseconds. Blocks that are sealed together get ascending times, some microseconds apart. This time is
+/// longer than any such difference.
 const TOLD_US: u64 = 5_000;
 
 /// Returns the epoch, time and values that a restore reaches.

@@ -15,7 +15,7 @@ use perdura_wal::{FrameKind, Origin};
 
 use crate::core_steps::{env, open, pages_of, small, two_images};
 
-/// A player that counts its calls, and the rows that it found when it began.
+/// A player that counts its calls. When the play begins, the player stores the number of rows in the heap.
 #[derive(Debug, Default)]
 struct Counts {
     begun: AtomicU64,

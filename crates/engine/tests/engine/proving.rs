@@ -23,7 +23,7 @@ use crate::typed::Account;
 pub const STREAMS: usize = 2;
 const KEYS: usize = 40;
 
-/// A database that is archived and proven, and crashes.
+/// A database with an archive and proofs, in a history with crashes.
 pub struct World {
     rng: fastrand::Rng,
     clock: Arc<ManualClock>,
@@ -276,7 +276,7 @@ impl World {
 fn history(seed: u64, keyed: bool) -> (ProofStats, Seen) {
     let mut world = World::new(seed, keyed);
     world.run(250);
-    // Two images: the second one is proven by the first.
+    // Makes two images. The proof of the second one starts from the first.
     world.finish();
     world.write();
     let stats = world.finish();
@@ -314,7 +314,7 @@ fn every_image_is_what_the_archive_says_over_histories_with_crashes_merges_and_h
 }
 
 /// The simulator found that a proof compared an image with itself. The archive had failed after the first report was
-/// written, before the database knew that.
+/// written and before the database noticed the report.
 #[test]
 fn an_archive_that_fails_just_behind_the_first_report_is_gone_on_with() {
     let mut failed = 0;
@@ -359,8 +359,7 @@ fn an_archive_that_fails_just_behind_the_first_report_is_gone_on_with() {
     assert!(failed > 5, "{failed} failures of the archive");
 }
 
-/// The next proof begins with the image whose proof failed, and a restart finds the report about
-/// that image.
+/// The next proof begins with the image of the failed proof. A restart finds the report about that image.
 #[test]
 fn a_proof_that_fails_is_told_stops_nothing_and_the_next_one_goes_on_behind_it() {
     let mut world = World::new(9, false);

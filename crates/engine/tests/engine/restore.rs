@@ -1,4 +1,4 @@
-//! Restores from the backups and runs of whole histories, for every moment.
+//! Tests of restores: every moment of whole histories is restored from backups and runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub fn set(core: &Core, number: usize, value: Option<&[u8]>) -> Epoch {
     done.expect("a change").1.epoch
 }
 
-/// Archives the log from `from` up to D, the durable end. Returns the run that this makes, and its end.
+/// Archives the log from `from` up to D, the durable end. Returns the run's id and the run's end.
 fn archive_log(
     core: &Core,
     from: &EpochEnds,
@@ -81,7 +81,7 @@ fn archive_log(
     (run.expect("a run").id, at)
 }
 
-/// A database with its archive, and the state of each epoch.
+/// A database with an archive, and all changes with the epochs of the changes.
 pub struct History {
     disk: Arc<SimDisk>,
     core: Option<Core>,
@@ -92,7 +92,7 @@ pub struct History {
     pub backups: Vec<BackupId>,
     pub changes: Changes,
     region: Arc<RegionDigest>,
-    /// The number of lives that began with only the older image.
+    /// The number of lives that began from the older image, because the newest one was damaged.
     older: usize,
 }
 
@@ -164,8 +164,9 @@ impl History {
         }
     }
 
-    /// Makes a power cut, and begins the next life. If both images are whole, sometimes damages the newest one in
-    /// between. The next life then continues from the older image, but backups of the newest image remain.
+    /// Makes a power cut, and begins the next life. If both images are whole, sometimes damages the newest image
+    /// between the two lives. The next life then continues from the older image, but backups of the newest image
+    /// remain.
     fn crash(&mut self, seed: u64) {
         let anchor = self.core().anchor().get();
         self.core = None;
@@ -286,9 +287,9 @@ pub fn values(core: &Core) -> BTreeMap<usize, Vec<u8>> {
     all.collect()
 }
 
-/// Restores moments of a history, each from every backup from which it can be reached. Returns three numbers: the
-/// moments restored, the moments among them that are before the end of their backup's sweep, and the lives that
-/// continued from the older image. The first wrong result is an error.
+/// Restores a history from each backup to some epochs, or to all epochs if `every` is true. Returns three counts: all
+/// these restores, those to a moment before the end of the backup's sweep, and lives that began from the older image.
+/// Returns the first wrong result as an error.
 fn check(seed: u64, steps: usize, every: bool) -> Result<(usize, usize, usize), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut history = History::new(seed);
@@ -344,7 +345,7 @@ mod seeded_bugs {
 
     use super::*;
 
-    /// Merges and restarts run on a single thread, because a bug is armed for one thread only.
+    /// A single thread does the merges and the restarts, because a bug is armed for one thread only.
     #[test]
     fn each_seeded_bug_of_a_restore_is_caught() {
         for flaw in [
@@ -413,8 +414,8 @@ fn seen(core: &Core) -> (usize, Option<Vec<u8>>) {
     ((1..3).filter(again).count(), get(core, &key(0)))
 }
 
-/// Returns a database in which key-addressed and page-addressed rows are written both before and after the image of its
-/// backup. Also returns the backup's epoch.
+/// Returns a database with key-addressed and page-addressed rows, written before and after the image of the backup.
+/// Also returns the backup's epoch.
 pub fn typed_history() -> Result<(History, Epoch), Error> {
     let disk = SimDisk::new(1);
     let core = open_typed(&disk)?;
@@ -435,7 +436,7 @@ pub fn typed_history() -> Result<(History, Epoch), Error> {
     Ok((history, end))
 }
 
-/// Returns a database that gets its first key-addressed row after its backup. Also returns the backup's epoch.
+/// Returns a database with a backup, and the backup's epoch. The first key-addressed row is written after the backup.
 pub fn later_typed_history() -> Result<(History, Epoch), Error> {
     let mut history = History::new(1);
     let _flushed = set(history.core(), 0, Some(b"old"));
@@ -456,7 +457,7 @@ pub fn later_typed_history() -> Result<(History, Epoch), Error> {
     Ok((history, end))
 }
 
-/// Restores the database of `typed_history` from its backup and its runs.
+/// Restores the database of `typed_history` from a backup and runs.
 fn typed_restored() -> Result<(usize, Option<Vec<u8>>), Error> {
     let (history, _) = typed_history()?;
     let (backup, runs) = (history.backup(history.backups[0])?, history.open_runs()?);
@@ -496,7 +497,7 @@ fn the_seeded_bug_of_runs_beside_kept_tables_is_caught() {
     assert!(!matches!(restored, Ok((1, Some(plain))) if plain == b"old"));
 }
 
-/// Returns a copy of a run in which the `nth` record is missing, or with `twice` appears twice.
+/// Returns a copy of a run that lacks the `nth` record. If `twice` is true, the copy has that record twice instead.
 pub fn tampered(history: &History, run: &Arc<Run>, nth: usize, twice: bool) -> Arc<Run> {
     let disk = Arc::clone(&history.archive);
     let dir = format!("tampered-{nth}-{twice}");

@@ -1,5 +1,4 @@
-//! Restores that fail or are interrupted at each of their I/Os, and restores whose sources are
-//! damaged or fail.
+//! Restores with a failure or an interruption at each I/O, and restores from damaged or failing sources.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use perdura_restore::{Scratch, Sources, read_tail};
 
 use crate::lost_disk::{Restored, STREAMS, World, carry_out_onto, values};
 
-/// Returns a world with two backups, whose log continues after the end of its archive.
+/// Returns a world with two backups. The log continues after the end of the archive.
 fn world() -> World {
     let mut rng = fastrand::Rng::with_seed(8);
     let mut world = World::new(8);
@@ -29,8 +28,7 @@ fn world() -> World {
     world
 }
 
-/// Restores everything. The restore reads only two runs at the same time, so it first has to merge
-/// runs.
+/// Restores everything. The restore reads only two runs at a time, so the restore first merges runs.
 fn restored(world: &World, disks: &Restored) -> Result<(), Error> {
     let store = world.store()?;
     let logs = || world.log.life() as Arc<dyn Disk>;
@@ -46,7 +44,8 @@ fn restored(world: &World, disks: &Restored) -> Result<(), Error> {
     carry_out_onto(disks, &plan).map(drop)
 }
 
-/// Checks that the disks hold either the whole database, as of its end, or no database. Returns whether they hold it.
+/// Checks that the disks hold the whole database as of its last epoch, or no database. Returns whether the disks hold
+/// the database.
 fn is_whole_or_nothing(world: &World, disks: &Restored, what: &str) -> bool {
     is_as_of(world, Epoch(u64::MAX), disks, what)
 }
@@ -151,7 +150,7 @@ fn a_target_that_fails_at_any_io_ends_the_restore_with_an_error_and_leaves_nothi
             disks.data.set_plan(FaultPlan::default());
             let what = format!("kind {kind}, the {nth}th: {done:?}");
             let is_whole = is_whole_or_nothing(&world, &disks, &what);
-            // A restore may succeed despite the fault: if a merge of runs fails, it begins again
+            // A restore may succeed despite the fault: if a merge of runs fails, the restore begins again
             // with another backup.
             assert!(is_whole || done.is_err(), "{what}");
             ended += u32::from(done.is_err());

@@ -5,9 +5,9 @@ use perdura::CoreOptions;
 use crate::core_steps::small;
 use crate::restore::{History, KEYS, set, values};
 
-/// The simulator found a row that could not be found by its key. The sidecar of a consistent image lists the keys as of
-/// the end of the sweep. There was a bug: it was also used for a moment between the image's cut and the end of the
-/// sweep.
+/// The simulator found a row that could not be found by its key. The sidecar of a consistent image lists the keys that
+/// exist at the end of the sweep. There was a bug: restores to earlier moments also used the sidecar. Such a moment is
+/// between the image's cut (the instant that its pages show) and the end of the sweep.
 #[test]
 fn rows_that_were_removed_while_an_image_was_swept_are_found_by_their_keys_at_the_moments_before() {
     let options = CoreOptions {

@@ -68,8 +68,8 @@ fn replay(
     Ok((report, directory, disk))
 }
 
-/// Restores moments of a history by both methods. Returns the number of records that were taken out of pages, and the
-/// number of reads with the smallest pool and with the largest pool.
+/// Restores moments of a history by the two methods. Returns three counts: records that the restores undid in pages,
+/// page reads with the smallest pool, and page reads with the largest pool.
 fn compare(seed: u64) -> (u64, u64, u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut history = History::new(seed);

@@ -37,8 +37,9 @@ fn open(disk: &Arc<SimDisk>, log: LogForm) -> Core {
     Core::open(env(disk, STREAMS), options, Arc::new(Progress::default())).unwrap()
 }
 
-/// Makes a database with calls, of which each is made durable separately, and a checkpoint in the middle. For each
-/// digest that the database had, returns how many calls had been made.
+/// Makes a database and calls a procedure many times, with a checkpoint in the middle. Each call is made durable
+/// before the next one. Returns a map. Each key is the database's digest after a call, and the value is the number of
+/// that call. If several calls gave one digest, the map has the last of these calls.
 fn crashed(disk: &Arc<SimDisk>, log: LogForm) -> BTreeMap<u64, u64> {
     let core = open(disk, log);
     let filled = core.transact(&core.all_partitions(), |tx| {
@@ -69,8 +70,8 @@ fn crashed(disk: &Arc<SimDisk>, log: LogForm) -> BTreeMap<u64, u64> {
     states
 }
 
-/// Salvages a database onto another disk. Returns the report of missing data and the salvaged
-/// database. `None` if the database is whole.
+/// Salvages a database onto a second disk. Returns the report of missing data and the salvaged database. `None` if the
+/// database is whole.
 fn salvaged(disk: &Arc<SimDisk>, log: LogForm) -> Option<(Missing, Core)> {
     let env_of = env(disk, STREAMS);
     let player = || {

@@ -10,7 +10,7 @@ use crate::core_steps::{env, get, open, put, small};
 
 const STRANGE: Tag = Tag(*b"QUOR");
 
-/// Returns the disk of a database whose anchor has a section of another build.
+/// Returns the disk of a database with an unknown section in the anchor.
 fn with_section(required: bool) -> Arc<SimDisk> {
     let disk = SimDisk::new(5);
     drop(open(&disk, 2));

@@ -1,4 +1,4 @@
-//! Settings that are out of range.
+//! Settings out of range.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use perdura_txn::executor::ExecutorOptions;
 
 use crate::core_steps::{env, small};
 
-/// Found in review: with zero pages in a chunk, a database was made whose anchor could not be read.
+/// Found in review: a database with zero pages in a chunk was made, and then its anchor could not be read.
 #[test]
 fn chunks_of_no_page_and_odd_sizes_are_refused_by_name_and_leave_nothing_behind() {
     let odd = [
@@ -71,7 +71,7 @@ fn fields(settings: &impl Debug) -> Vec<String> {
     names.map(|(name, _)| name.to_owned()).collect()
 }
 
-/// There must be no settings for experiments. Experiments use the yardstick instead.
+/// There must be no settings for experiments. Experiments open a database with a `Yardstick` instead.
 #[test]
 fn the_settings_are_these_and_no_experiment_is_among_them() {
     let typed = "schemas procedures replayed accept log form strict";

@@ -1,4 +1,4 @@
-//! A data disk is lost while the log survives on another disk. Nothing that was acknowledged is lost.
+//! A data disk is lost. The log is on a second disk and survives. No acknowledged change is lost.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ pub fn restored(world: &World, logs: &Arc<SimDisk>) -> Result<(Restored, Epoch),
     Ok((disks, report.epoch))
 }
 
-/// Runs a history that ends with the loss of the data disk. Returns the number of lives in the log after the end of the
-/// archive.
+/// Runs a history that ends with the loss of the data disk. Returns the number of lives that began after the last
+/// archiving.
 fn lose_the_data_disk(seed: u64) -> Result<usize, String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut world = World::new(seed);
@@ -112,7 +112,7 @@ fn the_seeded_bug_of_later_lives_that_are_not_read_is_caught() {
     assert!(caught.is_some());
 }
 
-/// Returns a world whose log continues for several segments after the end of its archive.
+/// Returns a world with several segments of log after the end of the archive.
 fn ahead(seed: u64) -> World {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut world = World::new(seed);

@@ -1,5 +1,5 @@
-//! Typed tables and procedures in a database: the data that survives a crash with each form of the log, and the calls
-//! that are refused.
+//! Typed tables and procedures in a database. With each form of the log, the data must survive a crash. Other tests
+//! make calls that must be refused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -26,12 +26,12 @@ table! {
 }
 
 table! {
-    /// A row without a key, as the record of a transfer.
+    /// The record of a transfer. Its rows have no key.
     pub struct Entry in "entries", addressing = key { from: u64, to: u64, amount: i64, at_ms: u64 }
 }
 
 table! {
-    /// A rate that every partition has.
+    /// A rate. Every partition has a copy.
     pub struct Rate in "rates", addressing = key, replicated { key(currency: u32), rate: i64 }
 }
 
@@ -59,7 +59,7 @@ procedure! {
 }
 
 procedure! {
-    /// Pays everybody by the rate, and a random bonus.
+    /// Pays the rate and a random bonus to each account.
     pub fn pay_interest(cx, currency: u32, accounts: u64) -> i64, on all {
         let rate = cx.get::<Rate>(currency)?.ok_or("no such currency")?.rate;
         let mut paid = 0;
@@ -73,7 +73,7 @@ procedure! {
 }
 
 procedure! {
-    /// Touches an account that it does not declare.
+    /// Changes an account that it does not declare.
     pub fn careless(cx, declared: u64, other: u64) -> (), on [Account(declared)] {
         cx.modify::<Account>(declared, |account| account.balance += 1)?;
         cx.modify::<Account>(other, |account| account.balance += 1)?;
@@ -94,7 +94,7 @@ procedure! {
 }
 
 procedure! {
-    /// Panics behind a write.
+    /// Writes, and then panics.
     pub fn panics(cx, id: u64) -> (), on [Account(id)] {
         cx.modify::<Account>(id, |account| account.balance = 0)?;
         std::panic::resume_unwind(Box::new("a bug of the program"))
@@ -139,7 +139,7 @@ pub(crate) fn fill(db: &Db) -> Result<()> {
     })
 }
 
-/// Makes a fixed series of calls. Some of them are refused.
+/// Makes a fixed series of calls. Some calls are refused.
 pub(crate) fn play(db: &Db) {
     for i in 0..200_u64 {
         let (from, to) = (i * 7 % ACCOUNTS, i * 13 % (ACCOUNTS + 1));
@@ -298,7 +298,7 @@ fn a_log_with_calls_of_a_procedure_that_the_program_lacks_is_refused_by_its_name
     let text = refused.to_string();
     assert!(text.contains("transfer(u64,u64,i64)"), "{text}");
 
-    // A procedure of that name with another body.
+    // The procedure gets another hash, as if its body had changed.
     let mut options = builder(dir.path(), LogForm::Command).into_options();
     let mut procedures = options.typed.procedures.to_vec();
     procedures[0].hash ^= 1;
@@ -324,7 +324,7 @@ fn a_log_with_calls_of_a_procedure_that_the_program_lacks_is_refused_by_its_name
 fn a_schema_that_is_not_the_catalogs_is_refused_with_the_column() {
     mod other {
         perdura::table! {
-            /// A table of the first one's name, with another type.
+            /// A second version of the table: a column has a different type.
             pub struct Account in "accounts", addressing = key {
                 key(id: u64), owner: String, balance: u32;
                 index by_owner(owner: String)
@@ -401,10 +401,10 @@ fn a_snapshot_is_one_instant_while_writers_go_on() {
     );
 }
 
-/// A database that logs nothing has only its images. There were two bugs. Without typed tables the images were fuzzy
-/// sweeps, which could have the later half of a transaction without the earlier half. And the sidecar of an image,
-/// which is written after the instant of the pages, was trusted although no log record showed that a row had moved. The
-/// simulator found this (seed 4749 of its typed tables).
+/// A database that logs nothing has only its images. The simulator found two bugs (seed 4749 of its typed tables).
+/// First, without typed tables the images were fuzzy sweeps. Such an image could have the later half of a transaction
+/// without the earlier half. Second, the restart trusted the image's sidecar. The sidecar is written some time after
+/// the instant that the image's pages show. During that time a row may have moved, and no log record said so.
 #[test]
 fn the_image_of_a_database_that_logs_nothing_has_whole_transactions_also_of_bytes() {
     let disk = SimDisk::new(1);

@@ -1,5 +1,5 @@
-//! A database with typed tables, of which an image or the log is missing. The open is refused with the name of the
-//! missing part, and nothing is lost.
+//! A database with typed tables, without the image or the log. The open is refused, the error names the missing part,
+//! and nothing is lost.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ table! {
 }
 
 procedure! {
-    /// Counts.
+    /// Adds one to a counter, and returns the sum.
     pub fn count(cx, id: u64) -> u64, on [Counter(id)] {
         if !cx.contains::<Counter>(id)? {
             cx.insert(&Counter { id, value: 0 })?;
@@ -57,8 +57,7 @@ fn values(db: &Db) -> Vec<u64> {
     all.unwrap()
 }
 
-/// Moves the folders of a database whose names begin with `prefix` to another place. Returns the
-/// old and the new paths.
+/// Moves the folders with the name prefix `prefix` out of a database. Returns the old and the new paths.
 fn aside(path: &Path, prefix: &str) -> Vec<(std::path::PathBuf, std::path::PathBuf)> {
     let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap());
     let names = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));

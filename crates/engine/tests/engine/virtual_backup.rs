@@ -1,5 +1,4 @@
-//! Virtual backups of whole histories: their contents, restores from them, and the files that a crash leaves of an
-//! unfinished one.
+//! Virtual backups of whole histories: contents, restores, and the files of an unfinished virtual backup after a crash.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -96,7 +95,7 @@ fn open(store: &Store, id: BackupId) -> Arc<Backup> {
     store.open_backup(id).expect("a backup")
 }
 
-/// Returns for each page of a backup: partition, local page, update number, digest.
+/// Returns four values for each page of a backup: the partition, the local index, the update number and the digest.
 fn pages(backup: &Backup) -> Vec<(u16, u32, u32, u64)> {
     let partitions = 0..backup.header().chunks.partitions;
     let of = |partition: u16| {
@@ -121,8 +120,8 @@ fn restored(plan: &RestorePlan) -> Result<Core, Error> {
 }
 
 /// Makes virtual backups of some epochs of a history, each from the nearest backup, and restores every epoch from each
-/// of them. Returns the number of epochs restored, and the number of backups that were made from a virtual backup. The
-/// first wrong restore is an error.
+/// virtual backup. Returns the number of epochs restored, and the number of backups made from a virtual backup. Returns
+/// the first wrong restore as an error.
 fn check(seed: u64, steps: usize) -> Result<(usize, usize), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut history = History::new(seed);
@@ -209,8 +208,8 @@ fn a_virtual_backup_has_the_pages_of_the_paused_database_whatever_it_was_made_of
             assert_eq!(made.base, backup);
             cuts.push((store, made.backup.header.id));
         }
-        // Nothing has been written since. A checkpoint may still be under way, so take two: the second image has the
-        // unchanging database.
+        // Nothing has been written since. A checkpoint may still be under way, so take two: the second one begins
+        // after the last write.
         for _ in 0..2 {
             history.core().checkpoint_now().expect("an image");
         }
@@ -236,7 +235,7 @@ fn history(seed: u64) -> History {
     history
 }
 
-/// Replaces a backup by the same backup marked as a copy of a consistent image.
+/// Marks a backup as a copy of a consistent image.
 fn make_consistent(store: &Store, id: BackupId) {
     let plain = open(store, id);
     let header = BackupHeader {
@@ -386,7 +385,7 @@ fn no_run_is_applied_behind_the_first_key_addressed_table_and_the_anchor_in_the_
     make(&store, Some(end)).expect("a virtual backup of a moment before");
 }
 
-/// Merges all runs into one run whose only moment is its last.
+/// Merges all runs into one run. The merged run has only the last moment, so no earlier moment can be restored from it.
 fn merge(store: &Arc<Store>) -> RunId {
     let options = MergerOptions {
         fan_in: store.manifest().runs().count(),
@@ -422,7 +421,7 @@ fn a_moment_that_a_merge_gave_up_while_it_was_backed_up_ends_the_backup() {
         late.to_string().contains("can no longer be restored"),
         "{late}"
     );
-    // The backup that was kept still leads to the end.
+    // The backup that was kept can still be restored to the end.
     let cut = open(&store, kept.backup.header.id);
     let plan = RestorePlan::new(cut, vec![run], None).expect("a plan");
     let core = restored(&plan).expect("a restore");

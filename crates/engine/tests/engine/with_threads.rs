@@ -237,8 +237,8 @@ fn many_short_lives_leave_a_small_log() {
     assert_eq!(db.rows(0).unwrap(), (16, 0));
 }
 
-/// There was a bug: MSET, EXEC and DEL of many keys were run again and again from their start while the log made files
-/// for them.
+/// There was a bug: MSET, EXEC and DEL of many keys started again and again while the log made files for these
+/// commands.
 #[test]
 fn a_transaction_that_says_how_much_it_will_change_changes_nothing_twice() {
     const ROWS: usize = 60_000;

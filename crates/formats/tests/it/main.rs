@@ -1,4 +1,4 @@
-//! Payloads of frames, against their pages in docs/formats.
+//! Tests that compare the payloads of frames with the documents in docs/formats.
 
 mod common;
 mod operation;

@@ -37,7 +37,7 @@ fn effect<'a>(table: u32, at: At, op: Op<'a>, key: &'a [u8]) -> Effect<'a> {
     }
 }
 
-/// Decodes a payload both as a command and as effects. The decoder must not panic.
+/// Decodes a payload as a command and as effects. The decoder must not panic.
 fn read_all(payload: &[u8]) -> (Option<Malformed>, Option<Malformed>) {
     match OrderedPayload::decode(payload) {
         Err(malformed) => {

@@ -1,4 +1,4 @@
-//! The cuts that are open in a partition, and the data kept for them.
+//! The open cuts of a partition, and the data kept for them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -23,20 +23,20 @@ use crate::visit::dirty_bit;
 pub(crate) struct CutState {
     /// The number of the newest cut.
     pub(super) newest: AtomicU64,
-    /// True if checkpoints keep rows.
+    /// True if later checkpoints' cuts keep rows: [`SnapshotMode::Rows`](super::SnapshotMode::Rows).
     pub(super) rows: AtomicBool,
     /// True if a key-addressed table was ever attached.
     pub(crate) typed: AtomicBool,
-    /// The snapshot that was ended last to free memory. The reference is alive while a partition or the cut's owner
-    /// still holds the cut.
+    /// The `ended` flag of the snapshot that the heap ended last to free memory. The flag exists while a partition or
+    /// the snapshot's owner still holds it.
     ending: Mutex<Weak<AtomicBool>>,
 }
 
-/// A cut that is open in a partition.
+/// An open cut in a partition.
 pub(super) struct Open {
     pub(super) number: u64,
     pub(super) reader: Reader,
-    /// The pages that were used at the cut.
+    /// The pages that were in use at the cut.
     pub(super) extent: Extent,
     pub(super) ended: Arc<AtomicBool>,
     /// True for a checkpoint's cut in row mode.
@@ -44,19 +44,20 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Returns whether this is a checkpoint's cut that needs the page as of the cut.
+    /// Returns whether the cut belongs to a checkpoint and needs the page's bytes at the cut.
     fn needs_shadow(&self, local: u32, pending: Option<u8>) -> bool {
         self.reader != Reader::Snapshot && self.needs(local, pending)
     }
 
-    /// Returns whether the cut needs a version of a page.
+    /// Returns whether the cut needs the versions of a page. A checkpoint's cut does not need them if the page has a
+    /// shadow.
     fn needs_version(&self, local: u32, kept: &Kept) -> bool {
         let is_shadowed = self.reader != Reader::Snapshot && kept.shadow.is_some();
         self.needs(local, kept.pending) && !is_shadowed
     }
 
-    /// Returns whether the cut needs the bytes that a commit overwrites in a page. `pending` is that of the page's
-    /// [`Kept`].
+    /// Returns whether the cut needs the bytes that a commit overwrites in a page. `pending` is the page's
+    /// [`Kept::pending`].
     fn needs(&self, local: u32, pending: Option<u8>) -> bool {
         self.extent.holds(local)
             && match self.reader {
@@ -68,7 +69,7 @@ impl Open {
     }
 }
 
-/// The cuts that are open in a partition, and the data kept for them.
+/// The open cuts of a partition, and the data kept for them.
 pub(crate) struct Cuts {
     shared: Arc<CutState>,
     memory: Arc<MemoryAccount>,
@@ -76,11 +77,12 @@ pub(crate) struct Cuts {
     pub(super) open: Vec<Open>,
     /// The data kept, by local page.
     kept: Vec<Option<Box<Kept>>>,
-    /// The last page that `visit` rebuilt as of the checkpoint's cut.
+    /// The last page that `visit` rebuilt: the page's bytes at the checkpoint's cut.
     image: Vec<u8>,
-    /// The bytes on the memory account.
+    /// The bytes that the memory account counts for the kept data.
     pub(super) bytes: usize,
-    /// The ranges that a seeded bug did not restore in aborts since the checkpoint's cut.
+    /// The ranges of bytes that transactions changed and then restored when they aborted, since the checkpoint's cut. A
+    /// seeded bug marks the slots in these ranges as modified and does not copy them.
     #[cfg(feature = "flaws")]
     left: Vec<(u32, std::ops::Range<usize>)>,
 }
@@ -91,9 +93,10 @@ pub(crate) enum AtCut {
     Born,
     /// The page has not changed since the cut, or has been visited.
     AsItIs,
-    /// The page has changed since the cut, and the slot's image holds it as of the cut.
+    /// The page has changed since the cut, but the image in the checkpoint's slot already contains the page's state at
+    /// the cut.
     Held,
-    /// The page has changed since the cut; `image` has it as of the cut.
+    /// The page has changed since the cut. [`Cuts::image`] returns its state at the cut.
     Changed,
 }
 
@@ -211,8 +214,9 @@ impl Cuts {
         self.memory.change(MemoryUse::Kept, bytes(was), bytes(is));
     }
 
-    /// Returns whether a commit that changes a page must note or keep something. That is so if the page has been
-    /// neither changed nor visited since the checkpoint's cut, or if an open cut needs the bytes.
+    /// Returns whether a commit that changes a page must call [`keep`](Self::keep). It must if the page has been
+    /// neither changed nor visited since the checkpoint's cut. It must if an open cut needs the bytes that the commit
+    /// overwrites.
     pub(super) fn is_due(&self, local: u32, page: &[u8]) -> bool {
         let is_first = |(_, k): (&Open, CkptEpoch)| layout::epoch(page) < k;
         if self.checkpoint().is_some_and(is_first) {
@@ -283,7 +287,8 @@ impl Cuts {
         epoch
     }
 
-    /// Ends the oldest snapshot if too much is kept. Waits with the next one until the last has been closed everywhere.
+    /// Ends the oldest snapshot if too many bytes are kept. Does nothing while any partition still holds the snapshot
+    /// that was ended before.
     pub(super) fn make_room(&mut self) {
         if !self.memory.is_kept_over_bound() {
             return;
@@ -342,7 +347,7 @@ impl Cuts {
         if is_held { AtCut::Held } else { AtCut::Changed }
     }
 
-    /// Seeded bug: leaves the bits of the slots that an abort had changed, so that no later commit copies them.
+    /// Seeded bug: an abort leaves the bits of its changed slots, so that no later commit copies these slots.
     #[cfg(feature = "flaws")]
     pub(crate) fn leave_bits(&mut self, saves: &[Save]) {
         if !self.checkpoint().is_some_and(|(cut, _)| cut.by_rows) {
@@ -352,7 +357,7 @@ impl Cuts {
         self.left.extend(left);
     }
 
-    /// Returns at most `max` pages that have changed since the checkpoint's cut and have not been visited.
+    /// Returns at most `max` pages changed since the checkpoint's cut and not yet visited.
     pub(super) fn pending(&self, max: usize) -> Vec<u32> {
         let pages = (0u32..).zip(&self.kept);
         let is_pending =
@@ -361,7 +366,7 @@ impl Cuts {
         pending.map(|(local, _)| local).take(max).collect()
     }
 
-    /// Returns the page that the last visit rebuilt as of the checkpoint's cut.
+    /// Returns the page that the last visit rebuilt: the page's bytes at the checkpoint's cut.
     pub(crate) fn image(&self) -> &[u8] {
         &self.image
     }
@@ -372,7 +377,8 @@ impl Cuts {
         (!cut.ended.load(Ordering::SeqCst)).then_some(cut.extent)
     }
 
-    /// Writes a page as of an open cut to `out`, if the page has changed since the cut. Returns whether it has changed.
+    /// Writes the bytes that a page had at an open cut to `out`, if the page has changed since the cut. Returns whether
+    /// it has changed.
     pub(crate) fn page_at(&self, number: u64, local: u32, page: &[u8], out: &mut Vec<u8>) -> bool {
         let kept = self.of_page(local);
         let Some(kept) = kept.filter(|kept| kept.reaches(number)) else {
@@ -389,7 +395,7 @@ fn index_bytes(kept: &Vec<Option<Box<Kept>>>) -> usize {
     kept.capacity() * size_of::<Option<Box<Kept>>>()
 }
 
-/// Drops the data of a page that no open cut needs.
+/// Drops those versions of a page that no open cut needs.
 fn prune(open: &[Open], local: u32, kept: &mut Kept) {
     let cuts: SmallVec<[u64; 4]> = open
         .iter()

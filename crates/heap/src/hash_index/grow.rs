@@ -8,25 +8,25 @@ use crate::hash_index::range::{Extent, PLACES_MIN, Range, roomy};
 use crate::hash_index::refill::{Moving, Refill, fill};
 use crate::hash_index::{HashIndex, Many, RANGE_PLACES, Ranges};
 
-/// The most top bits of a hash that choose a range. They suffice for 1.3 billion entries; beyond that an array grows in
-/// longer steps.
+/// The maximum number of top bits of a hash that choose a range. They suffice for 1.3 billion entries. In a larger
+/// index, the growth of an array takes longer steps.
 const DEPTH_MAX: u8 = 16;
-/// The least number of entries per slot of the directory. An index that is built at once has 16,384 entries per slot.
+/// The minimum number of entries per slot of the directory. An index built in one step has 16,384 entries per slot.
 const SLOT_ENTRIES: usize = 64;
-/// The number of entries per range in an index that is built at once.
+/// The number of entries per range in an index that is built in one step.
 const FILL: usize = RANGE_PLACES / 2;
-/// The most entries that two ranges may have together to be joined.
+/// Two ranges are joined only if together they have at most this many entries.
 const JOINED: usize = RANGE_PLACES / 8;
 
-/// An array that is planned for the hashes of an extent, with the number of entries that it will have.
+/// A planned array for the hashes of an extent, with the future number of entries.
 struct Planned {
     extent: Extent,
     entries: usize,
 }
 
 impl HashIndex {
-    /// Returns an index of entries that arrive in the order of an index with the same salt. In that order each entry
-    /// takes about one step.
+    /// Returns an index with this salt and these entries. The entries arrive in the order in which an index with this
+    /// salt keeps them. So adding an entry takes about one step.
     pub(crate) fn of_ordered(
         salt: u64,
         entries: impl ExactSizeIterator<Item = Entry> + Clone,
@@ -37,7 +37,7 @@ impl HashIndex {
         index
     }
 
-    /// Makes room for `more` entries, if they are many compared with the index.
+    /// Makes room for `more` entries in an index that is empty or has one range. Other indexes grow as entries come.
     pub(crate) fn reserve(&mut self, more: usize) {
         let needed = self.len() + more;
         if self.len() == 0 && roomy(needed) > RANGE_PLACES {
@@ -55,8 +55,9 @@ impl HashIndex {
         }
     }
 
-    /// Frees memory after `removed` was removed. Shrinks its array if less than a fifth of the array is used, unless a
-    /// smaller array would be crowded. In that case it tries again when half of the remaining entries are gone.
+    /// Frees memory after the removal of an entry. Shrinks the array that had the entry, if less than a fifth of the
+    /// array is used. If a smaller array would be crowded, the array keeps its size until half of the remaining
+    /// entries are gone.
     pub(crate) fn shrink(&mut self, removed: Entry) {
         let (number, _) = self.range(removed.spread(self.salt));
         if self.len() == 0 && self.ranges().len() > 1 {
@@ -111,13 +112,13 @@ impl HashIndex {
         }
     }
 
-    /// Returns whether a range may be cut. The directory must stay small compared with the entries, however they are
-    /// distributed. Cutting never separates entries of one hash.
+    /// Returns whether a range may be cut. The directory must stay small compared with the entries, however the
+    /// entries are distributed. Cutting never separates entries with the same hash.
     fn may_cut(&self, extent: Extent) -> bool {
         extent.depth < DEPTH_MAX && 2 << extent.depth <= self.len() / SLOT_ENTRIES
     }
 
-    /// Gives a range `places` places. Returns the distance of the farthest entry from its home after that.
+    /// Gives a range `places` places. Returns the largest distance between an entry and its home in the new array.
     fn resize(&mut self, number: usize, places: usize) -> usize {
         let extent = self.ranges()[number].extent;
         let refill = self.refilled(number, &[(extent, places)]).remove(0);
@@ -155,8 +156,8 @@ impl HashIndex {
         self.replace(number, 1, refills);
     }
 
-    /// Joins a range with its sibling, the other half of the range that both were cut from, if they have few entries.
-    /// Returns whether the two were joined.
+    /// Joins a range with its sibling if the two have few entries together. Two siblings are the halves of one cut
+    /// range. Returns whether the two were joined.
     fn join(&mut self, number: usize) -> bool {
         let range = &self.ranges()[number];
         let Some(whole) = range.extent.whole() else {
@@ -184,7 +185,7 @@ impl HashIndex {
         is_even
     }
 
-    /// Replaces some ranges by the given arrays.
+    /// Replaces `count` ranges, beginning with the range number `first`, by the given arrays.
     fn replace(&mut self, first: usize, count: usize, refills: Vec<Refill>) {
         let mut ranges =
             match std::mem::replace(&mut self.ranges, Ranges::One(Range::new(Extent::ALL))) {
@@ -200,12 +201,13 @@ impl HashIndex {
         self.ranges = directed(ranges);
     }
 
-    /// Replaces all arrays by others.
+    /// Replaces all ranges by the given arrays.
     fn set_all(&mut self, refills: Vec<Refill>) {
         self.replace(0, self.ranges().len(), refills);
     }
 
-    /// Replaces the arrays by new ones of fitting size that have exactly these entries.
+    /// Replaces all arrays by new arrays that contain exactly these entries. The new arrays have sizes that suit the
+    /// entries.
     fn fill_all(&mut self, count: usize, entries: impl Iterator<Item = Moving> + Clone) {
         let noted = self.ranges().iter().any(Range::has_accesses);
         let plan = plan(count, entries.clone().map(|(_, spread, _)| spread));
@@ -228,7 +230,7 @@ fn by_half(range: &Range) -> usize {
     (places + places / 2).max(PLACES_MIN)
 }
 
-/// Returns the least depth at which `entries` entries, evenly distributed, are at most `fill` a range.
+/// Returns the smallest depth with at most `fill` entries in a range, for `entries` evenly distributed entries.
 fn depth_for(entries: usize, fill: usize) -> u8 {
     (0..DEPTH_MAX)
         .find(|depth| entries >> depth <= fill)
@@ -290,7 +292,7 @@ fn arrays(plan: &[Planned], noted: bool) -> Vec<Refill> {
     plan.iter().enumerate().map(array).collect()
 }
 
-/// Returns the ranges as one range, or as several with a directory.
+/// Returns `Ranges::One` for a single range, and otherwise the ranges together with a directory.
 fn directed(mut ranges: Vec<Range>) -> Ranges {
     let depth = ranges
         .iter()

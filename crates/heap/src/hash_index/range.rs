@@ -1,7 +1,7 @@
 //! The entries of one range of hashes: an array with open addressing and linear probing.
 //!
-//! Invariants: an entry lies between its home and the first empty place after it. No place holds an entry twice. At
-//! least one place is empty, if there are any.
+//! Invariants: every place from the home of an entry to the entry is taken. No two places have the same entry. At least
+//! one place is empty, unless the array has no places.
 
 use perdura_base::num::to_usize;
 
@@ -10,18 +10,18 @@ use crate::entry::Entry;
 use crate::hash_index::refill::{Moving, Refill};
 use crate::hash_index::work;
 
-/// The value of an empty place. Entries are stored inverted, so that zeroed memory is an empty table. The entry of all
-/// ones cannot be stored, but it would name slot 1023, which no page has.
+/// The value of an empty place. Entries are stored inverted, so that zeroed memory is an array of empty places. An
+/// entry of 64 one bits would look like an empty place. No such entry exists, because a page never has a slot 1023.
 pub(super) const EMPTY: u64 = 0;
 pub(super) const PLACES_MIN: usize = 8;
-/// An entry that is this far from its home shows that an array of up to four fifths is more crowded than chance
-/// explains.
+/// The minimum distance between an entry and its home that shows crowding. In an array that is four fifths full, such a
+/// distance does not arise by chance.
 const CROWDED: usize = 512;
 /// Like `CROWDED`, for an array that is at most half full.
 const CROWDED_WHERE_EMPTY: usize = 128;
-/// The number of places that a look ahead examines.
+/// The number of places that [`Range::near`] examines.
 const NEAR: usize = 16;
-/// The most places for each entry that an array may get because it is crowded.
+/// The maximum number of places per entry in an array that grows because it is crowded.
 pub(super) const SPARSE_MAX: usize = 16;
 
 /// The spread hashes that share their top bits.
@@ -37,7 +37,7 @@ impl Extent {
     /// All hashes.
     pub(super) const ALL: Extent = Extent { start: 0, depth: 0 };
 
-    /// Returns the first of the hashes.
+    /// Returns the lowest hash of the extent.
     pub(super) fn first(self) -> u64 {
         u64::from(self.start) << 32
     }
@@ -56,7 +56,7 @@ impl Extent {
         [self.start, upper].map(|start| Extent { start, depth })
     }
 
-    /// Returns the extent of which this one is a half; `None` if it has all hashes.
+    /// Returns the extent that contains this extent and is twice as large; `None` if this extent has all hashes.
     pub(super) fn whole(self) -> Option<Extent> {
         let depth = self.depth.checked_sub(1)?;
         let start = self.start & !(1 << (31 - u32::from(depth)));
@@ -71,7 +71,8 @@ pub(crate) struct Range {
     len: u32,
     /// The number of entries below which the array may be shrunk.
     shrink_below: u32,
-    /// The times at which the entries were last used. Only an index of keys has them, and only if they are switched on.
+    /// The times of the last accesses to the entries. Only an index of keys has access times, and only if access times
+    /// are switched on.
     accesses: Option<Accesses>,
 }
 
@@ -87,7 +88,7 @@ impl Range {
         }
     }
 
-    /// Returns a range that takes over a filled array. It notes accesses if `like` does.
+    /// Returns a range made from a filled array. The range notes accesses if `like` does.
     pub(super) fn of(refill: Refill, like: &Range) -> Range {
         assert!(
             refill.len == 0 || to_usize(refill.len.into()) < refill.places.len(),
@@ -132,7 +133,7 @@ impl Range {
         raw.map(|raw| Entry(!raw))
     }
 
-    /// Returns the first taken place from `from` on.
+    /// Returns the first place at or after `from` that has an entry.
     pub(super) fn next_taken(&self, from: usize) -> Option<usize> {
         if self.len == 0 {
             return None;
@@ -160,8 +161,8 @@ impl Range {
     }
 
     /// Begins to fetch the access time at the home of a spread hash, so that it arrives from memory together with the
-    /// entry. Otherwise noting the access later would wait for memory: releasing the latch is an atomic instruction,
-    /// which waits for every store before it.
+    /// entry. Otherwise the later store of a new access time would wait for memory. The release of the latch would wait
+    /// for that store, because an atomic instruction waits for all earlier stores.
     #[inline]
     pub(super) fn fetch_access(&self, spread: u64) {
         if let Some(accesses) = &self.accesses
@@ -171,7 +172,8 @@ impl Range {
         }
     }
 
-    /// Loads the home of a spread hash and its access time. The result has no meaning.
+    /// Reads the entry at the home of a spread hash, and its access time, to bring both into the cache. The result only
+    /// keeps the compiler from removing the reads.
     #[inline]
     pub(crate) fn touch(&self, spread: u64) -> u64 {
         let home = self.home(spread);
@@ -199,7 +201,7 @@ impl Range {
         taken.map(|raw| Entry(!raw))
     }
 
-    /// Returns the entries in the form in which they move to other arrays.
+    /// Returns the entries as [`Moving`] values, which are put into new arrays.
     pub(super) fn moving(&self, salt: u64) -> impl Iterator<Item = Moving> + use<'_> {
         let taken = self.places.iter().enumerate();
         let taken = taken.filter(|(_, raw)| **raw != EMPTY);
@@ -209,7 +211,7 @@ impl Range {
         })
     }
 
-    /// Returns the place at which the search for a spread hash begins.
+    /// Returns the place at which the search for a spread hash starts.
     #[inline]
     pub(crate) fn home(&self, spread: u64) -> usize {
         home(spread, self.extent.depth, self.places.len())
@@ -223,7 +225,8 @@ impl Range {
         }
     }
 
-    /// Returns the number of steps from place `from` to place `to`, around the array's end.
+    /// Returns the number of steps from place `from` forward to place `to`. The place after the last one is the first
+    /// one.
     fn distance(&self, from: usize, to: usize) -> usize {
         if to >= from {
             to - from
@@ -232,7 +235,7 @@ impl Range {
         }
     }
 
-    /// Returns the place of the first entry near the spread hash for which `is` holds.
+    /// Searches from the home of a spread hash. Returns the place of the first entry that `is` accepts.
     #[inline]
     pub(super) fn search(&self, spread: u64, mut is: impl FnMut(Entry) -> bool) -> Option<usize> {
         if self.places.is_empty() {
@@ -253,12 +256,12 @@ impl Range {
         }
     }
 
-    /// Returns whether at least a fifth of the places stays empty after `more` further entries.
+    /// Returns whether at least a fifth of the places stays empty if `more` entries are added.
     pub(super) fn has_room(&self, more: usize) -> bool {
         (self.len() + more) * 5 <= self.places.len() * 4
     }
 
-    /// Returns whether the array is worth shrinking: less than a fifth of its places is used, and it is not small.
+    /// Returns whether the array should shrink: the array is not small, and less than a fifth of the places is used.
     pub(super) fn is_sparse(&self) -> bool {
         self.places.len() > 64 && self.len() * 5 < self.places.len() && self.len < self.shrink_below
     }
@@ -268,16 +271,16 @@ impl Range {
         self.shrink_below = self.len / 2;
     }
 
-    /// Returns whether an entry at this distance from its home shows that the array is filled unevenly. It should then
-    /// get more places than its number of entries requires.
+    /// Returns whether the array should grow although it is not full. It should if an entry is so far from its home
+    /// that the array must be filled unevenly. `distance` is an entry's distance from its home.
     pub(super) fn wants_more(&self, distance: usize) -> bool {
         distance >= CROWDED_WHERE_EMPTY
             && (distance >= CROWDED || self.len() * 2 <= self.places.len())
             && self.places.len() < self.len() * SPARSE_MAX
     }
 
-    /// Puts an entry that is not in the array in the first empty place from its home on. Returns the distance between
-    /// the two.
+    /// Adds an entry, which must not be in the array yet. The entry gets the first empty place at or after its home.
+    /// Returns the distance of that place from the home.
     pub(super) fn put(&mut self, entry: Entry, spread: u64, second: u32) -> usize {
         debug_assert!(self.extent.has(spread), "an entry is in its own range");
         debug_assert!(self.has_room(1), "a search for an empty place ends soon");
@@ -331,7 +334,7 @@ impl Range {
 }
 
 impl Refill {
-    /// Returns whether a search in the shrunk array is as quick as chance allows.
+    /// Returns whether the array is not crowded: each entry is near its home.
     pub(super) fn is_even(&self) -> bool {
         self.farthest < CROWDED_WHERE_EMPTY
     }
@@ -342,8 +345,8 @@ pub(super) fn roomy(entries: usize) -> usize {
     PLACES_MIN.max(entries + entries / 4 + 1)
 }
 
-/// Returns the home of a spread hash in an array of `places` places. The top `depth` bits are the same for the whole
-/// range. The bits after them, scaled to the array, are the home.
+/// Returns the home of a spread hash in an array of `places` places. The top `depth` bits are equal in the whole range.
+/// The bits after them, scaled to the array, are the home.
 #[inline]
 pub(super) fn home(spread: u64, depth: u8, places: usize) -> usize {
     let places = u64::try_from(places).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Filling new arrays with the entries of old ones. This is how an index grows, shrinks, is cut, is joined, and is
+//! Filling new arrays with the entries of old arrays. This is how an index grows, shrinks, is cut, is joined, and is
 //! built from a sidecar.
 
 use std::hint::black_box;
@@ -9,12 +9,12 @@ use crate::accesses::{self, NEVER};
 use crate::hash_index::range::{EMPTY, Extent, home};
 use crate::hash_index::work;
 
-/// A moving entry: its inverted value as in an array, its spread hash, and the second of its last use.
+/// A moving entry: the inverted value from the array, the spread hash, and the time of the last use in seconds.
 pub(super) type Moving = (u64, u64, u32);
 
-/// An array that is being filled. Entries arrive nearly in the order of their homes. So the run of taken places that
-/// was filled last is remembered, and an entry whose home is in this run is put behind it without a search. However
-/// crowded the array becomes, each entry costs about one step.
+/// An array that is being filled. Entries arrive nearly in the order of their homes. So `run` remembers the consecutive
+/// taken places that end with the newest entry. If the next entry's home is among these places, the search for an empty
+/// place starts directly after them. So each entry costs about one step, even in a crowded array.
 pub(super) struct Refill {
     pub(super) extent: Extent,
     pub(super) places: Box<[u64]>,
@@ -23,7 +23,8 @@ pub(super) struct Refill {
     pub(super) len: u32,
     /// The distance of the farthest entry from its home.
     pub(super) farthest: usize,
-    /// The latest run of taken places without a gap. Places beyond the array's end continue at its beginning.
+    /// The consecutive taken places that end with the newest entry. If the range extends beyond the array's end, it
+    /// continues at the array's beginning.
     run: Range<usize>,
 }
 
@@ -43,7 +44,7 @@ impl Refill {
         }
     }
 
-    /// Puts an entry of the extent in the first empty place from its home on.
+    /// Adds an entry, which must belong to the extent. The entry gets the first empty place at or after its home.
     fn put(&mut self, (raw, spread, second): Moving) {
         debug_assert!(self.extent.has(spread), "an entry goes to its own range");
         let home = home(spread, self.extent.depth, self.places.len());
@@ -71,8 +72,8 @@ impl Refill {
     }
 }
 
-/// Fills arrays with entries. The arrays' extents follow each other, and the entries arrive nearly in the order of
-/// their hashes.
+/// Fills arrays with entries. The arrays' extents are adjacent, and the entries arrive nearly in the order of their
+/// hashes.
 pub(super) fn fill(mut refills: Vec<Refill>, entries: impl Iterator<Item = Moving>) -> Vec<Refill> {
     let mut at = 0;
     for entry in entries {
@@ -85,10 +86,10 @@ pub(super) fn fill(mut refills: Vec<Refill>, entries: impl Iterator<Item = Movin
     refills
 }
 
-/// Returns an array of empty places whose memory has been written. If memory is read before it is written, the kernel
-/// maps it twice, and the second time interrupts every other processor.
+/// Returns an array of empty places, and writes all of its memory. If memory is read before it is first written, the
+/// kernel maps it twice. The second mapping interrupts every other processor.
 fn empty(places: usize) -> Box<[u64]> {
-    // If the memory only had to be zero, the compiler would use an allocation that is not written.
+    // Without `black_box`, the compiler would allocate zeroed memory and not write it.
     let mut empty = black_box(Vec::with_capacity(places));
     empty.resize(places, EMPTY);
     assert_eq!(empty.capacity(), places, "an array has no room to spare");

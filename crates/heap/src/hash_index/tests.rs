@@ -18,8 +18,8 @@ use crate::partition::Partition;
 use crate::undo::Undo;
 
 const SALT: u64 = 0x1234_5678_9abc_def0;
-/// The steps that an insertion or removal may take on average, including its share of the growth. At four fifths full
-/// an unsuccessful search takes 13 steps, and far fewer below that.
+/// The steps that an insertion or removal may take on average, including its share of the growth. In an array that is
+/// four fifths full an unsuccessful search takes 13 steps, and far fewer in an emptier array.
 const STEPS: u64 = 24;
 
 fn find(index: &HashIndex, entry: Entry) -> Option<Entry> {
@@ -236,7 +236,8 @@ fn check_members(index: &HashIndex, model: &BTreeSet<Entry>) {
     );
 }
 
-/// Returns a heap that has a set, a hash and a sorted set in each of two partitions. Their ids are the same in both.
+/// Returns a heap that has a set, a hash and a sorted set in each of two partitions. The ids are equal in the two
+/// partitions.
 fn collections_of_the_same_numbers() -> (Heap, Vec<(Shape, CollectionId)>) {
     let geometry = Geometry {
         partitions: 2,

@@ -1,4 +1,5 @@
-//! Counts steps in arrays, in tests only. They measure the cost of an order of insertion better than a clock.
+//! Counters of searches and of steps in arrays. Only tests count. The counts measure the cost of an insertion order
+//! better than a clock.
 
 #[cfg(not(test))]
 pub(super) fn step() {}

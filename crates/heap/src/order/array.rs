@@ -1,9 +1,9 @@
-//! The arrays of nodes. They grow and shrink by a few places at a time, are cut in two when full, and joined when thin.
-//! Each function updates the count of their bytes.
+//! The arrays in which nodes hold items or children. An array grows and shrinks by a few places at a time. A full array
+//! is cut in two, and thin arrays are joined. Each function updates the count of the arrays' bytes.
 
 use super::node::Edges;
 
-/// The number of places by which an array grows.
+/// The growth step of an array, in places.
 const STEP: usize = 8;
 
 /// Returns the size of an array on the heap, bytes.
@@ -11,7 +11,7 @@ pub(super) fn heap_bytes<T>(array: &Vec<T>) -> usize {
     array.capacity() * size_of::<T>()
 }
 
-/// Inserts `new` at `at`. If the array is full, cuts it in two first and returns the part behind the cut.
+/// Inserts `new` at `at`. If the array is full, first cuts the array in two and returns the second part.
 pub(super) fn put<T, const WIDTH_MAX: usize>(
     array: &mut Vec<T>,
     at: usize,
@@ -43,7 +43,7 @@ pub(super) fn put<T, const WIDTH_MAX: usize>(
     Some(right)
 }
 
-/// Frees unused places of an array, if it has at least two steps of them.
+/// Frees unused places of an array, but only if there are at least `2 * STEP`.
 pub(super) fn trim<T>(array: &mut Vec<T>, bytes: &mut usize) {
     if array.capacity() >= array.len() + 2 * STEP {
         *bytes -= heap_bytes(array);
@@ -76,8 +76,8 @@ pub(super) fn parts<T>(
     })
 }
 
-/// Joins `b` to `a` if they fit in three quarters of a node, and returns `None`. Otherwise levels their lengths and
-/// returns `b`.
+/// Joins `b` to `a` if they fit in three quarters of a node, and returns `None`. Otherwise moves values so that both
+/// have about the same length, and returns `b`.
 pub(super) fn level<T>(
     a: &mut Vec<T>,
     mut b: Vec<T>,

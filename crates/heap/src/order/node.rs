@@ -6,15 +6,15 @@ use super::array::{filled, heap_bytes, level, parts, put, trim};
 use super::score_of;
 use crate::entry::Entry;
 
-/// The most items of a leaf.
+/// The maximum number of items of a leaf.
 pub(super) const ITEMS_MAX: usize = 64;
-/// The most children of an inner node.
+/// The maximum number of children of an inner node.
 pub(super) const CHILDREN_MAX: usize = 32;
 
-/// A score, and the entry with the place of its row.
+/// A score, and the entry with the place of the member's row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Item {
-    /// The score, as an integer that sorts like it.
+    /// The score, as an integer that sorts as the score does.
     pub(super) key: u64,
     pub(super) entry: Entry,
 }
@@ -25,7 +25,7 @@ impl Item {
     }
 }
 
-/// The edges of the tree at which a node lies.
+/// The edges of the tree, left and right, that a node touches.
 #[derive(Clone, Copy)]
 pub(super) struct Edges {
     pub(super) left: bool,
@@ -38,7 +38,7 @@ impl Edges {
         right: true,
     };
 
-    /// Returns the edges of the tree at which child `at` of `count` children lies.
+    /// Returns the edges of the tree that child `at` of this node touches. The node has `count` children.
     pub(super) fn of_child(self, at: usize, count: usize) -> Edges {
         Edges {
             left: self.left && at == 0,
@@ -46,7 +46,7 @@ impl Edges {
         }
     }
 
-    /// Returns the position at which a full node of length `len` is cut in two before an insertion at `at`.
+    /// Returns the index at which a full node is split to make room for an item at `at`. `len` is the node's length.
     pub(super) fn cut(self, at: usize, len: usize) -> usize {
         if self.right && at == len {
             len
@@ -58,7 +58,7 @@ impl Edges {
     }
 }
 
-/// A child node, with its smallest item and its count.
+/// A child node, with the smallest item and the count of items in the child.
 pub(super) struct Child {
     /// The smallest item below the child.
     pub(super) low: Item,
@@ -68,7 +68,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Returns a node that is not empty, as a child.
+    /// Makes a child of a node. The node must not be empty.
     pub(super) fn of(node: Node) -> Child {
         let low = node.low().expect("a child has items");
         let count = node.count();
@@ -134,7 +134,7 @@ impl Node {
         }
     }
 
-    /// Inserts an item at a rank. If that splits this node, returns the new node behind it.
+    /// Inserts an item at a rank. If this splits the node, returns the new node, which follows this one.
     pub(super) fn insert_at(
         &mut self,
         rank: u64,
@@ -165,7 +165,7 @@ impl Node {
         }
     }
 
-    /// Removes the item at a rank. Returns `None` if there is no such item.
+    /// Removes the item at a rank. Returns `None` if the item does not exist.
     pub(super) fn remove_at(&mut self, rank: u64, bytes: &mut usize) -> Option<Item> {
         match self {
             Node::Leaf(items) => {
@@ -197,7 +197,7 @@ impl Node {
         }
     }
 
-    /// Subtracts an emptied node from the account.
+    /// Subtracts the array of an emptied node from the count of bytes.
     fn forget(self, bytes: &mut usize) {
         *bytes -= match self {
             Node::Leaf(items) => heap_bytes(&items),
@@ -205,7 +205,8 @@ impl Node {
         };
     }
 
-    /// Replaces this node by its only child, repeatedly. A node without children becomes an empty leaf.
+    /// Replaces this node by its only child while the node has exactly one child. A node without children becomes an
+    /// empty leaf.
     pub(super) fn shed_root(&mut self, bytes: &mut usize) {
         while let Node::Inner(children) = self
             && children.len() < 2
@@ -230,14 +231,14 @@ impl Node {
         }
     }
 
-    /// Returns the number of items for which `pred` holds, and the next item. `pred` must hold for a prefix of the
-    /// items.
+    /// Returns the number of items that `pred` accepts, and the first item that it refuses. `pred` must accept a prefix
+    /// of the items.
     pub(super) fn partition_point(
         &self,
         pred: &mut impl FnMut(&Item) -> bool,
     ) -> (u64, Option<Item>) {
         let (mut node, mut before) = (self, 0);
-        // The smallest item behind the current node; an ancestor has it.
+        // The smallest item after the current node. It is in an ancestor, as the `low` of a child.
         let mut behind_node = None;
         loop {
             match node {
@@ -261,8 +262,8 @@ impl Node {
     }
 }
 
-/// Returns the first child for which `inside` holds, and the rank relative to that child. `inside` gets this relative
-/// rank and the child's count.
+/// Returns the index of the first child that `inside` accepts, and the rank within that child. A rank within a child is
+/// `rank` less the counts of the children before it. `inside` gets this rank and the child's count.
 fn find(
     children: &[Child],
     inside: impl Fn(u64, u64) -> bool,
@@ -277,8 +278,8 @@ fn find(
     None
 }
 
-/// Merges a child that has become thin with a neighbour, if the merged node has some room left. Otherwise levels the
-/// two.
+/// Merges a thin child with a neighbour, if the merged node has some room left. Otherwise makes the two about equally
+/// wide.
 fn mend(children: &mut Vec<Child>, at: usize, bytes: &mut usize) {
     let left = if at + 1 < children.len() { at } else { at - 1 };
     let right = children.remove(left + 1);

@@ -1,12 +1,12 @@
-//! A stretch of ranks, walked from either end. A step costs O(1) on average, because a cursor leaves its leaf only at
-//! the leaf's end.
+//! The items in a range of ranks, read from the front or from the back. A step costs O(1) on average, because a cursor
+//! leaves its leaf only at the leaf's end.
 
 use smallvec::SmallVec;
 
 use super::node::{Child, Item, Node};
 use crate::entry::Entry;
 
-/// The items whose ranks are in a range.
+/// The items in a range of ranks.
 pub(crate) struct Range<'a> {
     root: &'a Node,
     from: u64,
@@ -65,12 +65,12 @@ struct Cursor<'a> {
     /// The inner nodes above the leaf, each with the index of the child that leads to the leaf.
     path: SmallVec<[(&'a [Child], usize); 6]>,
     leaf: &'a [Item],
-    /// The number of items of the leaf before the position.
+    /// The number of items in the leaf that come before the position.
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    /// Returns the position before the item at `rank`, or behind the last item if `rank` is too high.
+    /// Returns the position before the item at `rank`, or after the last item if `rank` is too high.
     fn seek(root: &'a Node, mut rank: u64) -> Cursor<'a> {
         let (mut node, mut path) = (root, SmallVec::<[(&[Child], usize); 6]>::new());
         loop {
@@ -115,8 +115,8 @@ impl<'a> Cursor<'a> {
         self.leaf.get(self.at).copied()
     }
 
-    /// Moves to a neighbouring leaf. `step` returns the index of a child's neighbour, `begin` the index at which to
-    /// enter a node of a given width.
+    /// Moves to a neighbouring leaf. `step` gets a child's index and the number of children, and returns the index of
+    /// the child's neighbour. `begin` gets a node's number of children, and returns the index of the child to enter.
     fn climb(
         &mut self,
         step: impl Fn(usize, usize) -> Option<usize>,

@@ -21,7 +21,8 @@ fn remove(index: &mut OrderIndex, item: (f64, Entry)) {
     assert_eq!(index.remove_at(rank(index, item)), item);
 }
 
-/// Checks one node and everything below it. Adds its items and bytes, and returns its depth.
+/// Checks one node and everything below it. Adds the node's items to `items` and the node's size to `bytes`. Returns
+/// the node's depth.
 fn walk(node: &Node, edges: Edges, root: bool, items: &mut Vec<Item>, bytes: &mut usize) -> usize {
     let width = match node {
         Node::Leaf(own) => {

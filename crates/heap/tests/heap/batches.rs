@@ -1,4 +1,5 @@
-//! Batches compared with records that are played one by one. Records are differences, or images whose order matters.
+//! Batches compared with records played one by one. Some records are differences of bytes. The remaining records assign
+//! bytes, so their order matters.
 
 use perdura_base::{CkptEpoch, ImageSlot, PageId, TxnId};
 use perdura_heap::{Batch, Heap, PageRecord, SlotChange, decode_group};
@@ -7,7 +8,7 @@ use perdura_page::{TxnRecord, decode_txn_record};
 
 use crate::harness::*;
 
-/// Returns the bytes of all pages after the end of the restart.
+/// Ends the restart and returns the bytes of all pages.
 fn outcome(heap: &Heap) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     for p in ids(heap) {
@@ -62,7 +63,8 @@ fn batches_of_any_size_play_what_single_records_play() {
     }
 }
 
-/// Returns records that assign bytes: each writes its number over one of a few slots in a few pages.
+/// Returns records that assign bytes. Each record overwrites a slot with the record's number. The slot is chosen at
+/// random from the first three slots of forty pages.
 fn image_records(rng: &mut fastrand::Rng, count: u8) -> Vec<Vec<u8>> {
     let mut now = std::collections::BTreeMap::new();
     let mut scratch = Vec::new();

@@ -82,7 +82,7 @@ fn write(part: &mut Partition, undo: &mut Undo, shape: Shape, id: CollectionId, 
     .expect("room");
 }
 
-/// Returns all elements with their values: items and members in their order, names sorted.
+/// Returns all elements of a collection with their values. Items and members keep their order; names are sorted.
 fn elements(heap: &Heap, id: CollectionId) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     let part = heap.lock(P);
     let elements = part.elements(PLAIN, id)?;
@@ -146,7 +146,7 @@ fn a_rollback_restores_bytes_elements_and_orphans() {
     }
 }
 
-/// Returns items of several lengths. One of them needs a chain of pages.
+/// Returns items of several lengths. One item needs a chain of pages.
 fn items() -> Vec<Vec<u8>> {
     let mut rng = fastrand::Rng::with_seed(11);
     let mut items: Vec<_> = (0..3000u32)

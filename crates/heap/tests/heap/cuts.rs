@@ -1,5 +1,6 @@
-//! Cuts of checkpoints and of users, which are opened, read and closed at random between random transactions. What each
-//! cut reads is compared with a copy of all pages made at its instant.
+//! Tests of the cuts of checkpoints and of snapshots. Cuts are opened, read and closed at random between random
+//! transactions. When a cut is opened, all pages are copied. The pages that are later read through the cut are compared
+//! with this copy.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use perdura_page::{PageKind, layout};
 use crate::harness::*;
 
 const PARTITIONS: u16 = 2;
-/// A key-addressed table, whose changes are in no record.
+/// A key-addressed table. Its changes are in no record.
 const KEYED: TableId = TableId(3);
 const TABLES: [TableId; 3] = [PLAIN, ORDERED, KEYED];
 
@@ -50,8 +51,8 @@ fn rows(heap: &Heap) -> Contents {
     out
 }
 
-/// Returns the pages without bytes that may differ in key-addressed tables: those in free slots and behind the end of a
-/// long value's piece.
+/// Returns the pages, with zeros for bytes that may differ in key-addressed tables. These bytes lie in free slots, in
+/// free pages, and after the end of a long value's piece.
 fn rows_of(mut pages: Pages) -> Pages {
     for ((_, local), bytes) in &mut pages {
         if local / 4 % 2 == 0 {
@@ -78,7 +79,7 @@ fn rows_of(mut pages: Pages) -> Pages {
     pages
 }
 
-/// Returns the pages whose changes are recorded in the log.
+/// Returns the pages with changes recorded in the log.
 fn recorded(heap: &Heap) -> Vec<(PartitionId, u32, Vec<u8>)> {
     let chunk_pages = u32::from(heap.geometry().chunk_pages);
     let mut pages = logged_bytes(heap);
@@ -311,8 +312,8 @@ impl World {
         true
     }
 
-    /// Returns whether a restart from the newest image and the records that it does not contain gives the present
-    /// pages.
+    /// Returns whether a restart gives the present pages. It plays the newest image and the records that the image
+    /// lacks.
     fn restarts(&mut self) -> bool {
         let Some((k, slot)) = self.newest.filter(|_| self.sweep.is_none()) else {
             return true;
@@ -355,7 +356,7 @@ impl World {
     }
 }
 
-/// Returns two counts of reads, or `None` if a read did not give the state at its instant.
+/// Returns how many images were completed and how many snapshots were compared; `None` if a state was wrong.
 fn holds(seed: u64, mode: SnapshotMode) -> Option<(u32, u32)> {
     let mut world = World::new(seed, mode);
     for _ in 0..1200 {

@@ -46,7 +46,7 @@ pub fn ids(heap: &Heap) -> impl Iterator<Item = PartitionId> + use<> {
     (0..heap.geometry().partitions).map(PartitionId)
 }
 
-/// Returns the contents of the heap. Checks that all functions that read it agree.
+/// Returns the contents of the heap. Checks that all functions for reading the heap agree.
 pub fn contents(heap: &Heap) -> Contents {
     let mut out = Contents::new();
     for p in ids(heap) {
@@ -90,7 +90,7 @@ pub fn contents(heap: &Heap) -> Contents {
     out
 }
 
-/// Returns the logged region of every page that is not all zeros there.
+/// Returns the logged region of every page, but leaves out regions that are all zeros.
 pub fn logged_bytes(heap: &Heap) -> Vec<(PartitionId, u32, Vec<u8>)> {
     let mut out = Vec::new();
     for p in ids(heap) {
@@ -105,7 +105,7 @@ pub fn logged_bytes(heap: &Heap) -> Vec<(PartitionId, u32, Vec<u8>)> {
     out
 }
 
-/// Copies every page of one heap to the other, as loading an image does.
+/// Copies every page from `from` to `to`, as loading an image does.
 pub fn load_pages(from: &Heap, to: &Heap) {
     for p in ids(from) {
         let part = from.lock(p);
@@ -116,7 +116,7 @@ pub fn load_pages(from: &Heap, to: &Heap) {
     }
 }
 
-/// Commits one put and returns its group.
+/// Commits a transaction that puts one row, and returns the transaction's group.
 pub fn put(heap: &Heap, table: TableId, key: &[u8], value: &[u8], expiry: Option<u64>) -> Vec<u8> {
     let hash = heap.geometry().hash(key);
     let mut part = heap.lock(heap.geometry().partition_of(hash));

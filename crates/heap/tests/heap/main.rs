@@ -1,4 +1,4 @@
-//! The heap against a model: histories, restart, batches, visits, limits.
+//! Tests of the heap against a model, with histories, restarts, batches, visits and limits.
 
 mod batches;
 mod collections;

@@ -1,4 +1,5 @@
-//! Image pages and records applied in any order: the pages are the same, and gaps are always detected.
+//! Tests that apply image pages and records in any order. The resulting pages must be equal, and every gap must be
+//! detected.
 
 use perdura_base::{CkptEpoch, ImageSlot, PartitionId};
 use perdura_heap::{Heap, decode_group};
@@ -12,11 +13,12 @@ enum Part<'a> {
     Record(perdura_heap::PageRecord<'a>),
 }
 
-/// The pages of an image. Some are as of the middle of the history, and some pages are missing.
+/// The pages of an image. Each page has the state from the middle of the history. Pages that were unused then are
+/// missing.
 type Image = Vec<(PartitionId, u32, Vec<u8>)>;
 
-/// Returns a heap after a random history, an image, and every group since the visit of the first page. The image is
-/// taken during the history: each page is visited at another moment.
+/// Plays a random history. Returns the heap, an image, and every group since the visit of the image's first page.
+/// Transactions run between the visits of the image's pages.
 fn history(rng: &mut fastrand::Rng) -> (Heap, Image, Vec<Vec<u8>>) {
     let heap = new_heap(2);
     let (mut image, mut groups) = (Image::new(), Vec::new());
@@ -98,8 +100,8 @@ fn any_order_of_image_pages_and_records_gives_the_same_pages_and_notices_the_sam
             .iter()
             .map(|g| decode_group(g).expect("sound"))
             .collect();
-        // The image contains a record if the record's tag is below the image's epoch. A page without an image was born
-        // after the sweep.
+        // The image contains a record if the record's tag is below the image's epoch. A page that the image lacks was
+        // first used after the sweep had passed it.
         let records: Vec<_> = decoded
             .iter()
             .flat_map(|g| g.records())
@@ -125,8 +127,8 @@ fn any_order_of_image_pages_and_records_gives_the_same_pages_and_notices_the_sam
     }
 }
 
-/// Plays the parts in random orders, once with one record missing (unless it is its page's last) and once with one
-/// record applied twice.
+/// Plays the parts in random orders in two ways: one record is applied twice, or it is left out. Checks that both
+/// faults are found. A missing last record of a page may stay unnoticed.
 fn lost_and_doubled(rng: &mut fastrand::Rng, parts: &[Part<'_>]) {
     let records: Vec<usize> = (0..parts.len())
         .filter(|i| matches!(parts[*i], Part::Record(_)))

@@ -1,5 +1,5 @@
-//! Fuzzy sweeps with transactions between visits, crashes, and restarts from the last complete image. Several follow
-//! each other, and each restart is compared with the heap before it.
+//! Tests of fuzzy sweeps. Transactions run between the visits of a sweep. Each run has several rounds of sweep, crash,
+//! and restart from the last complete image. Each restarted heap is compared with the heap before the crash.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::harness::*;
 
 const P: PartitionId = PartitionId(0);
 
-/// A complete image: its epoch, its slot, and the pages listed in its directory.
+/// A complete image: epoch, slot, and the pages listed in the directory.
 struct Image {
     k: CkptEpoch,
     slot: ImageSlot,
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// Makes a sweep. Sometimes it is abandoned in the middle, as by a crash.
+    /// Makes a sweep. Sometimes stops in the middle, as a crash would.
     fn sweep(&mut self) {
         self.k += 1;
         let k = CkptEpoch(self.k);
@@ -85,7 +85,7 @@ impl World {
         self.image = Some(Image { k, slot, directory });
     }
 
-    /// Returns a heap that is restarted from the last image and the log.
+    /// Returns a heap restarted from the last image and the log.
     fn restart(&mut self) -> Option<Heap> {
         let heap = bare_heap(1);
         let k = self.image.as_ref().map_or(CkptEpoch(0), |image| image.k);
@@ -122,7 +122,7 @@ impl World {
     }
 }
 
-/// Returns whether every restart gives the heap as it was before.
+/// Returns whether every restart gives the heap as it was before the restart.
 fn holds(seed: u64) -> bool {
     let mut world = World {
         rng: fastrand::Rng::with_seed(seed),

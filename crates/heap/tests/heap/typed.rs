@@ -1,5 +1,6 @@
-//! Tables with secondary indexes, whose records name pages or keys. Random transactions with savepoints are compared
-//! with a map. Rollbacks are compared byte for byte. The records and the restart are checked too.
+//! Tests of tables with secondary indexes. The log records of a table contain either page numbers or keys. After random
+//! transactions with savepoints, the rows are compared with a map. After a rollback, the pages are compared byte for
+//! byte with earlier copies of the pages. The tests also check the log records and the restart.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -20,7 +21,7 @@ const PARTITIONS: u16 = 2;
 const CHUNK_PAGES: u16 = 2;
 const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 
-/// Two indexes: by the first two bytes of a value, and by its length.
+/// Two indexes of a table: one by the first two bytes of a value, one by the value's length.
 #[derive(Debug)]
 struct Columns;
 
@@ -118,7 +119,7 @@ fn owned(rows: &[(&[u8], &[u8])]) -> Rows {
     rows.iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect()
 }
 
-/// Returns the rows of a walk, and checks that a walk from the other end returns the same rows.
+/// Returns the rows of a walk. Checks that a walk from the opposite end returns the same rows in reverse order.
 fn walked(
     part: &Partition,
     table: TableId,
@@ -144,7 +145,7 @@ fn is_odd(local: u32) -> bool {
     local / u32::from(CHUNK_PAGES) % 2 == 1
 }
 
-/// Returns the pages whose changes are logged.
+/// Returns the pages with logged changes.
 fn even(heap: &Heap) -> Bytes {
     let mut pages = logged_bytes(heap);
     pages.retain(|(_, local, _)| !is_odd(*local));
@@ -271,8 +272,8 @@ impl Run {
         assert!(!self.undo.wrote_page_addressed() && !self.undo.wrote_keyed());
     }
 
-    /// Checks that a restart from the records gives the same pages, and that the pages give the same indexes, with and
-    /// without a sidecar.
+    /// Checks that a restart from the records gives the same pages. Checks that the pages give the same indexes, with
+    /// and without a sidecar.
     fn restarts(&self) {
         check(&self.heap, &self.model);
         let replica = bare();
@@ -390,7 +391,7 @@ fn locals(heap: &Heap, table: TableId) -> Vec<u32> {
     (0..part.pages()).filter(holds).collect()
 }
 
-/// Returns a database from before the pools existed: odd chunks have pages of a table whose records name pages.
+/// Returns a heap in the form that databases had before pools existed. A page-addressed table has pages in odd chunks.
 fn older() -> Heap {
     let source = new_heap();
     fill(&source, KEYED, 0..4);
@@ -432,8 +433,8 @@ fn pages_in_odd_chunks_of_an_older_database_stay_logged_until_a_keyed_table_has_
         assert!(undo.wrote_page_addressed() && !undo.wrote_keyed());
     });
     assert_eq!(decode_group(&change).expect("a group").records().count(), 1);
-    // One transaction frees the page and would then take a page for a key-addressed table. The page's record must say
-    // that it is free.
+    // One transaction frees the page, and then needs a page for a key-addressed table. Its group must have a record
+    // that says that the first page is free.
     let freed = commit(&heap, id, |part, undo| {
         let hash = heap.geometry().hash_in(id, &[1]);
         part.delete(undo, KEYED, &[1], hash).expect("a row");
@@ -468,7 +469,7 @@ fn pages_in_odd_chunks_of_an_older_database_stay_logged_until_a_keyed_table_has_
         "a later transaction has it"
     );
     assert!(locals(&heap, TableId(9)).iter().all(|local| is_odd(*local)));
-    // New pages of the other table come from even chunks.
+    // Here the records of table `KEYED` name pages, so its new pages come from even chunks.
     fill(&heap, KEYED, 10..15);
     let new = locals(&heap, KEYED);
     assert_eq!(new.iter().filter(|local| !is_odd(**local)).count(), 5);

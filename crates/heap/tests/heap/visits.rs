@@ -1,4 +1,4 @@
-//! A table of histories of a page, with the result of each checkpoint's visit.
+//! Histories of a page, with the expected result of each checkpoint's visit.
 
 use perdura_base::{CkptEpoch, ImageSlot, PartitionId};
 use perdura_heap::{Heap, TableKey, Undo, Visit, decode_group};
@@ -25,7 +25,7 @@ fn visit(heap: &Heap, slot: ImageSlot, k: u64) -> &'static str {
     }
 }
 
-/// Returns the tag of the record of a write; 0 if the write has no record.
+/// Writes a row. Returns the tag of the write's record, or 0 if the write has no record.
 fn write(heap: &Heap, byte: u8) -> u64 {
     let group = put(heap, PLAIN, b"k", &[byte; 9], None);
     if group.is_empty() {

@@ -1,4 +1,4 @@
-//! Tests of a node against strangers, and against clients that violate the protocol.
+//! Tests of a node with connections that complete no handshake, and with clients that violate the protocol.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -32,7 +32,7 @@ fn still_serves(logd: &Logd) {
     client(logd).ask(&Request::Ping).unwrap();
 }
 
-/// Returns the bytes of a handshake. After them a client is served.
+/// Returns the bytes that a client sends in a handshake. After these bytes the node serves the client.
 fn introduced() -> Vec<u8> {
     [
         Request::hello(UUID, [1; 32]).frame(),
@@ -122,7 +122,7 @@ fn whoever_does_not_say_hello_or_says_it_byte_by_byte_is_dropped_in_time() {
         std::thread::sleep(Duration::from_millis(10));
         slow.write_all(&[*byte]).is_err()
     });
-    // The node has not waited for this frame, whether it was sent completely or not.
+    // The node has ended the connection without waiting for the rest of the frame.
     assert!(dropped || last_word(slow).is_none());
     still_serves(&logd);
     logd.stop();

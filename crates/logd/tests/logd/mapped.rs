@@ -8,7 +8,7 @@ use perdura_mirror::{Generation, Held, Key, Reply, Request, Shared};
 
 use crate::setup::{PATIENCE, caller, client, held, net, open, options, start};
 
-/// Connects a client over the Unix socket over which the node shares memory.
+/// Connects a client over the node's Unix socket, which the node uses to share memory.
 fn here(logd: &Logd) -> Client {
     let node = client(logd).identity();
     Client::connect_here(&net(), &node, &caller(Key::none()), PATIENCE).unwrap()
@@ -106,14 +106,14 @@ fn the_key_is_needed_on_the_machine_too() {
     logd.stop();
 }
 
-/// The memory that both processes map is damaged, as by a flipped bit.
+/// The memory mapped by the two processes is damaged, as by a flipped bit.
 #[test]
 fn memory_that_was_damaged_is_found_when_its_writer_comes_again() {
     let (logd, _said) = start(options());
     let mut writer = here(&logd);
     writer.send(&map(0)).unwrap();
     let (_, memory) = mapped(&mut writer);
-    // Write an entry of an append whose checksum is wrong.
+    // Write an append's entry with a wrong checksum.
     let words = [4096, 8192, 1];
     (0..)
         .zip(words)

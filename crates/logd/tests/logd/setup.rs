@@ -29,7 +29,7 @@ impl Said {
     }
 }
 
-/// Waits until `holds` returns true, which another thread brings about.
+/// Waits until `holds` returns true.
 pub fn eventually(what: &str, holds: impl Fn() -> bool) {
     let begin = Instant::now();
     while !holds() {
@@ -88,7 +88,7 @@ pub fn client(logd: &Logd) -> Client {
     Client::connect(&net(), &address(logd), &caller(Key::none()), PATIENCE).unwrap()
 }
 
-/// Returns a plain TCP socket that is connected to the node.
+/// Returns a plain TCP socket connected to the node.
 pub fn raw(logd: &Logd) -> TcpStream {
     let socket = TcpStream::connect(logd.addresses()[0]).unwrap();
     socket.set_nodelay(true).unwrap();

@@ -80,7 +80,7 @@ fn blocks_of_all_sizes_go_over_tls_and_come_back() {
         .iter()
         .map(|len| (0..*len).map(|_| rng.u8(..)).collect())
         .collect();
-    // The client sends all blocks without waiting. The session takes each frame completely, or the client waits.
+    // The client sends all blocks without waiting for replies. If the session cannot take a whole frame, `send` waits.
     for block in &blocks {
         client.send(&append(1, 0, (at, 0), block)).unwrap();
         at += u64::try_from(block.len()).unwrap();
@@ -135,7 +135,7 @@ fn who_does_not_speak_tls_or_trusts_another_certificate_is_told_why() {
         .err()
         .unwrap();
     assert!(why.contains("certificate"), "{why}");
-    // A handshake that never ends is cut off, however many bytes it sends.
+    // A client whose handshake never ends is cut off, however many bytes it sends.
     let mut stuck = TcpStream::connect(logd.addresses()[0]).unwrap();
     let mut hello = vec![0x16, 3, 1, 1, 0];
     hello.extend([1; 256]);

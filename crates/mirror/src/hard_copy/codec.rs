@@ -26,7 +26,7 @@ pub(super) struct Head {
     pub start: Pos,
 }
 
-/// A piece: bytes of a ring that are written together.
+/// A piece: bytes of a ring written together.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Piece<'a> {
     pub pos: Pos,

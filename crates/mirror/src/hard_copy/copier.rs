@@ -1,8 +1,9 @@
-//! The machine that copies a node's rings to files.
+//! The state machine that copies a node's rings to files. Its caller takes the steps.
 //!
 //! # Invariants
 //! * A file has no gap: a piece begins at the position where the one before it ends.
-//! * A file is removed only if its ring has forgotten all its bytes, or its generation is retired.
+//! * A file is removed only in two cases: the ring has forgotten all bytes in the file, or the ring's generation is
+//!   retired.
 //! * After an error nothing more is written or removed, because the files may be the only copy that is left.
 
 use std::collections::HashMap;
@@ -23,11 +24,11 @@ use crate::ring::RingRefusal;
 /// The figures of a hard copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HardCopyStats {
-    /// The number of files. Those of earlier starts of the node are included.
+    /// The number of files, including the files from earlier starts of the node.
     pub files: u64,
-    /// The number of bytes that this start of the node has copied and synced.
+    /// The number of bytes copied and synced since the node started.
     pub copied_bytes: u64,
-    /// The number of rings whose memory is damaged. They are copied up to the damaged position.
+    /// The number of rings with damaged memory. These rings are copied up to the damaged position.
     pub damaged_rings: u64,
 }
 
@@ -56,19 +57,19 @@ struct Filling {
 struct Copying {
     /// The position after the last byte that was copied.
     end: Pos,
-    /// The file that gets the ring's pieces. `None`: the next piece begins a file.
+    /// The file that gets the ring's pieces. `None`: the next piece begins a new file.
     filling: Option<Filling>,
     /// True if the ring's memory is damaged at the position that is to be copied next.
     damaged: bool,
 }
 
-/// A machine that copies a node's rings to files in the root of a disk.
+/// A state machine that copies a node's rings to files in the root of a disk.
 pub struct HardCopier {
     disk: Arc<dyn Disk>,
     full: Vec<Full>,
     rings: HashMap<RingName, Copying>,
     stats: HardCopyStats,
-    /// True if new files have names that are not durable yet.
+    /// True if the names of some new files are not durable yet.
     new_names: bool,
     bytes: Vec<u8>,
     piece: Vec<u8>,
@@ -81,7 +82,7 @@ impl HardCopier {
     /// Locks the directory, and lists the files that earlier starts of the node have left there.
     ///
     /// # Errors
-    /// Errors of the disk; an error of the lock if another node has locked the directory.
+    /// Errors of the disk, or an error of the lock if another node has locked the directory.
     pub fn new(disk: Arc<dyn Disk>) -> Result<(HardCopier, Vec<Found>)> {
         // The lock file could be removed. So the directory itself is locked as well.
         let mut locks: Locks = vec![disk.lock(LOCK)?];
@@ -124,12 +125,12 @@ impl HardCopier {
         }
     }
 
-    /// Copies all bytes that the rings have now, syncs them, and removes files that are no longer needed. Returns the
-    /// number of bytes that were copied. The node is locked for one piece at a time.
+    /// Copies all bytes in the rings, syncs the files, and removes unneeded files. Returns the number of bytes that
+    /// were copied. The node is locked for one piece at a time.
     ///
     /// # Errors
-    /// Errors of the disk; [`Error::Displaced`] if the directory's path no longer leads to it. The machine must not
-    /// be stepped after an error.
+    /// Errors of the disk; [`Error::Displaced`] if the directory's path no longer leads to that directory. After an
+    /// error the caller must not call `step` again.
     pub fn step(&mut self, node: &Mutex<Node>) -> Result<u64> {
         self.check_root()?;
         let (holdings, inc) = {
@@ -153,7 +154,7 @@ impl HardCopier {
         Ok(copied)
     }
 
-    /// Fails if the path of the directory leads to another directory or to nothing.
+    /// Fails if the directory's path leads to a different directory or to nothing.
     fn check_root(&self) -> Result<()> {
         let what = match self.disk.identity("") {
             Ok(found) if found != self.root => "another directory has its name",
@@ -163,7 +164,7 @@ impl HardCopier {
         Err(Error::Displaced(format!("{}: {what}", self.disk.name())))
     }
 
-    /// Copies the bytes of a ring up to position `to`. Returns their number.
+    /// Copies the bytes of a ring up to position `to`. Returns how many bytes it has copied.
     fn copy(&mut self, node: &Mutex<Node>, head: Head, to: Pos) -> Result<u64> {
         let mut copied = 0;
         loop {
@@ -210,7 +211,7 @@ impl HardCopier {
         let full = |file: &Filling| file.end != from || file.len >= FILE_BYTES;
         if ring.filling.as_ref().is_some_and(full) {
             let file = ring.filling.take().expect("it was asked");
-            // The file is not synced again after this.
+            // Nothing syncs the file after this point.
             if !file.synced {
                 file.file.sync()?;
             }

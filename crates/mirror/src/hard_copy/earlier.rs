@@ -1,4 +1,4 @@
-//! The rings of earlier starts of a node, read from the hard copy into memory.
+//! The bytes that a node's rings had in earlier starts of the node, as read from the hard copy.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::found::{Found, FoundRing, read_back};
 use crate::ids::{Generation, NodeInc};
 use crate::message::RingState;
 
-/// Bytes of a ring that an earlier start of the node has copied, without a gap.
+/// Contiguous bytes of a ring that an earlier start of the node has copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Earlier {
     /// The incarnation of the earlier start.
@@ -48,9 +48,9 @@ impl Earlier {
     }
 }
 
-/// Reads the valid files of a hard copy. For each ring, returns the bytes after its last gap. A gap is of bytes that
-/// were forgotten before they were copied, and those are on the writer's disk. Returns no bytes that lie after
-/// damage.
+/// Reads the valid files of a hard copy. For each ring, returns the bytes after its last gap. A gap arises if the ring
+/// forgets bytes before they are copied. The missing bytes are on the writer's disk. Bytes after damage are not
+/// returned.
 ///
 /// # Errors
 /// Errors of the disk.
@@ -70,7 +70,7 @@ pub fn earlier(disk: &dyn Disk, found: &[Found]) -> Result<Vec<Earlier>> {
     Ok(all)
 }
 
-/// Reads the files of one ring, in the order of their positions.
+/// Reads the files of one ring, in the order of their positions. Returns the ring's bytes after its last gap.
 fn run(disk: &dyn Disk, files: &[(FoundRing, &str)]) -> Result<Option<Earlier>> {
     let mut run: Option<Earlier> = None;
     let (mut low, mut is_torn) = (Pos(0), false);
@@ -97,8 +97,8 @@ fn run(disk: &dyn Disk, files: &[(FoundRing, &str)]) -> Result<Option<Earlier>> 
         (low, is_torn) = (low.max(ring.low), ring.torn > 0);
     }
     let Some(mut run) = run else { return Ok(None) };
-    // The position up to which the stream is on the writer's disk is the end of a block. A file may begin inside a
-    // block.
+    // A file may begin inside a block. `low`, up to which the stream is on the writer's disk, is the end of a block. So
+    // the bytes below `low` are dropped.
     let RingState {
         low: first, end, ..
     } = run.state();

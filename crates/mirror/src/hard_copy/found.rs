@@ -1,4 +1,4 @@
-//! The description of the files that a directory has of a hard copy.
+//! Descriptions of the files of a hard copy in a directory.
 
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Pos, Result, StreamId, Uuid};
@@ -8,7 +8,7 @@ use super::codec::{HEAD_BYTES, Head, PIECE_HEAD_BYTES, Piece, is_name};
 use super::{FILE_BYTES, PIECE_BYTES_MAX};
 use crate::ids::{Generation, NodeInc};
 
-/// The most bytes of a hard copy's file. The last piece may exceed the size at which a file is full.
+/// The maximum length of a hard copy's file, in bytes. The last piece in a file may end after `FILE_BYTES`.
 const LEN_MAX: u64 = FILE_BYTES + (1 << 20);
 
 /// A file in the directory of a hard copy.
@@ -18,7 +18,7 @@ pub struct Found {
     pub name: String,
     /// The size of the file, bytes.
     pub bytes: u64,
-    /// The part of a ring that the file has, or a description of why it is not a file of a hard copy.
+    /// The part of a ring that the file has. For other files, a description of why the file is not part of a hard copy.
     pub ring: std::result::Result<FoundRing, String>,
 }
 
@@ -37,7 +37,7 @@ pub struct FoundRing {
     pub start: Pos,
     /// The position after the last valid piece.
     pub end: Pos,
-    /// The position up to which the stream is on the writer's disk, according to the last valid piece.
+    /// The stream's end on the writer's disk, according to the last valid piece.
     pub low: Pos,
     /// The number of bytes after the last valid piece. An unfinished write or damage has left them.
     pub torn: u64,

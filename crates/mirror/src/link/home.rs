@@ -1,5 +1,4 @@
-//! The connection over which a node on the writer's machine shares its memory: when the link tries it, and whether it
-//! is used.
+//! The link's attempts to switch to the connection over which a node on the writer's machine shares its memory.
 
 use super::{Link, Progress};
 use crate::auth::Nonce;
@@ -7,9 +6,10 @@ use crate::handshake::Caller;
 use crate::ids::NodeInc;
 use crate::net::Net;
 
-/// The first pause before the link tries the shared memory of a node again, nanoseconds, for one start of the node.
-/// It does so if the memory could not be used, or the link has left it. The pause doubles each time, up to
-/// [`HOME_MAX_NS`], because each attempt breaks a connection that works.
+/// The pause after the link's first attempt to use a node's shared memory, nanoseconds. The link tries again if the
+/// memory could not be used, or if the link has stopped using the memory. The pause doubles each time, up to
+/// [`HOME_MAX_NS`], because each attempt breaks a connection that works. After a restart of the node, the first attempt
+/// comes without a pause.
 const HOME_NS: u64 = 2_000_000_000;
 const HOME_MAX_NS: u64 = 64_000_000_000;
 
@@ -23,9 +23,9 @@ pub(super) struct HomeTry {
 }
 
 impl Link {
-    /// Changes to the connection that shares the node's memory, if the node is on this machine. Tries it at once
-    /// after a start of the node, and after a pause if the link has left that connection. Returns whether the link
-    /// has changed to it.
+    /// Switches to the connection over which the node shares its memory, if the node is on this machine. After a node's
+    /// start the first attempt comes at once. Each later attempt follows a pause. Returns whether the link has
+    /// switched.
     pub fn move_home(
         &mut self,
         net: &dyn Net,
@@ -68,7 +68,8 @@ impl Link {
         true
     }
 
-    /// Returns whether the blocks of all open streams, at least one, are written directly into the node's memory.
+    /// Returns whether the link writes all open streams directly into the node's memory. Returns false if the link
+    /// writes no stream there.
     pub fn is_mapped(&self) -> bool {
         let mut open = self.streams.iter().zip(&self.mapped);
         self.is_ready()

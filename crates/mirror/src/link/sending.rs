@@ -10,14 +10,14 @@ use crate::ids::Generation;
 use crate::message::Request;
 use crate::ring::Ring;
 
-/// The most bytes of a stream in one append.
+/// The maximum number of bytes of a stream in one append.
 const CHUNK_BYTES_MAX: u64 = 1 << 20;
-/// The number of padding bytes that are compared at once.
+/// The number of padding bytes in one comparison.
 const ZEROS_AT_ONCE: usize = 64;
 
 impl Link {
-    /// Sends bytes of a stream's tail that were not sent, until the connection takes no more or this call has done
-    /// its part. Returns whether another call may send more.
+    /// Sends the unsent bytes of a stream's tail, which is the writer's own ring of the stream. Stops when the
+    /// connection takes no more or the limit of one call is reached. Returns whether another call may send more.
     pub fn send(&mut self, caller: &Caller, stream: StreamId, tail: &Ring, now_ns: u64) -> bool {
         let at = usize::from(stream.0);
         if let Progress::Open { sent, .. } = self.streams[at] {
@@ -40,8 +40,7 @@ impl Link {
                         return false;
                     }
                 }
-                // The node's ring is spoiled, or ends before the tail begins. The node must begin a ring at the
-                // tail's start.
+                // The ring is not open, or ends before the tail begins. The node must begin a ring at the tail's start.
                 Progress::Closed | Progress::Open { .. } => {
                     if !self.ask_for_ring(caller.generation, stream, tail.low(), now_ns) {
                         return false;
@@ -52,7 +51,7 @@ impl Link {
         false
     }
 
-    /// Sends the next bytes of the tail, which follow those that were sent. Returns whether the connection took them.
+    /// Sends the next unsent bytes of the tail. Returns whether the connection took them.
     fn append(
         &mut self,
         generation: Generation,
@@ -90,8 +89,9 @@ impl Link {
         true
     }
 
-    /// Asks the node for a ring that begins at `start`. The ring replaces a spoiled one, but not while a view has
-    /// this node as a member. Returns whether it has asked.
+    /// Asks the node for a ring that begins at `start`. If the stream's ring is spoiled, the new ring replaces
+    /// it. While a view has this node as a member, no replacement for a spoiled ring is requested. Returns whether the
+    /// request was sent.
     fn ask_for_ring(
         &mut self,
         generation: Generation,
@@ -130,8 +130,8 @@ impl Link {
         true
     }
 
-    /// Writes the tail of a stream into the node's memory. The node holds it if its process lives and has not closed
-    /// the ring. Returns whether more bytes are left to write.
+    /// Writes the tail of a stream into the node's memory. The node holds the written bytes if its process lives and
+    /// has not closed the ring. Returns whether more bytes are left to write.
     fn write(&mut self, at: usize, tail: &Ring) -> Result<bool, String> {
         let (Some(ring), Some(connection)) = (&mut self.mapped[at], &mut self.connection) else {
             unreachable!("the caller has found the ring, and a ring has a connection");
@@ -160,7 +160,7 @@ impl Link {
     }
 }
 
-/// Returns the next bytes of a tail to send, and the number of zeros that follow them.
+/// Returns the next bytes to send from a tail, and the number of zeros that follow them.
 fn chunk(tail: &Ring, from: Pos) -> (&[u8], u32) {
     assert!(
         tail.low() <= from && from < tail.end(),

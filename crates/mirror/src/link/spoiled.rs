@@ -1,8 +1,8 @@
-//! Spoiled rings: rings whose memory a node has lost although the node has not ended.
+//! Spoiled rings: rings that have lost bytes although their node still runs.
 //!
-//! The bytes of such a ring may have been acknowledged because this node held them, and the view that has the node as
-//! a member may be in force. So the link forgets the position that the node held. It does not open the ring until no
-//! view has the node as a member: otherwise a new ring would be mistaken for the one that held all acknowledged
+//! Lost bytes may have been acknowledged because the node had reported them as held. So the link forgets the position
+//! up to which the node held the stream. The view in force may have the node as a member. While that is possible, the
+//! link does not open the ring. Otherwise a new ring would be mistaken for the old ring that held all acknowledged
 //! bytes.
 
 use perdura_base::{Pos, StreamId};
@@ -10,8 +10,8 @@ use perdura_base::{Pos, StreamId};
 use super::{Link, Progress};
 
 impl Link {
-    /// Notes that a ring that is being opened does not hold the bytes that the node has reported. A node that was
-    /// asked to make a ring anew may report new damage, with another sequence number.
+    /// Notes that a ring was found spoiled when the link opened it. The ring lacks bytes that the node has reported as
+    /// held. After a request to renew the ring, the node may report new damage with a new sequence number.
     pub(super) fn spoil(&mut self, at: usize, damage: u64) {
         assert!(
             matches!(self.streams[at], Progress::Opening),

@@ -1,4 +1,4 @@
-//! Compares a mapped ring with a ring in the node's own memory: the same appends must give the same answers.
+//! Compares a mapped ring with a ring in the node's memory: the same appends must give the same answers.
 
 use super::*;
 
@@ -79,7 +79,7 @@ fn a_ring_has_room_for_its_bytes_and_its_entries() {
     assert_eq!(append(&mut writing, 4096, b"z"), Err(RingRefusal::Full));
 }
 
-/// A writer copies its tail in several calls, so that it can serve other connections in between.
+/// A writer copies the tail in several calls. Between the calls the writer can serve its remaining connections.
 #[test]
 fn a_writer_that_is_far_behind_follows_its_tail_in_pieces() {
     let size = 4 * FOLLOW_BYTES_MAX;
@@ -119,7 +119,7 @@ fn a_sealed_ring_stays_as_the_takeover_found_it() {
     assert_eq!(writing.closed(), Some(Some(Generation(9))));
 }
 
-/// The node answers whatever values the memory has, and never returns bytes with a wrong checksum.
+/// The node gives an answer for any values in the memory, and never returns bytes with a wrong checksum.
 #[test]
 fn memory_that_says_what_cannot_be_is_refused() {
     let mut random = fastrand::Rng::with_seed(8);
@@ -211,7 +211,7 @@ fn the_memory_is_laid_out_as_the_page_says() {
     assert_eq!(&bytes, b"end");
 }
 
-/// The node has read *count*. Then the writer, whose table is full, replaces the oldest entry.
+/// The node has read *count*. Then the writer's table is full, and the writer replaces the oldest entry.
 #[test]
 fn an_entry_that_was_replaced_meanwhile_is_no_damage() {
     let (mapped, mut writing) = shared(0);

@@ -22,7 +22,7 @@ fn begin() -> Vec<u8> {
     out
 }
 
-/// Fills in the head of a frame whose last bytes are in `tail`.
+/// Fills in the head of a frame. The frame's last bytes are in `tail`.
 fn finish(out: &mut [u8], kind: u8, tail: &[u8]) {
     let len = out.len() + tail.len();
     assert!(
@@ -39,7 +39,7 @@ fn finish(out: &mut [u8], kind: u8, tail: &[u8]) {
     out[4..KIND_AT].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Checks a frame. Returns its kind, and a reader of its body.
+/// Checks a frame. Returns the frame's kind, and a reader of the frame's body.
 fn open_frame(bytes: &[u8]) -> Result<(u8, Reader<'_>), Malformed> {
     let mut r = Reader::new(bytes);
     let mut read = || Some((r.u32()?, r.u32()?, r.u8()?, r.zeros(3)));
@@ -72,7 +72,7 @@ fn put_name(out: &mut Vec<u8>, generation: Generation, stream: StreamId) {
     put_stream(out, stream, 7);
 }
 
-/// Appends the generation and the stream of a ring, and the number of bytes of a part of it.
+/// Appends a ring's generation and stream, and then the length of a part of the ring.
 fn put_part(out: &mut Vec<u8>, generation: Generation, stream: StreamId, len: u32) {
     out.put_u64(generation.0);
     put_stream(out, stream, 3);

@@ -17,13 +17,12 @@ pub(super) enum NodeRing {
     Own(Ring),
     /// A ring in memory that the writer maps.
     Mapped(MappedRing),
-    /// A mapped ring whose memory does not hold the appended bytes. The number is the sequence number of the damage
-    /// report.
+    /// A mapped ring with memory that lacks appended bytes. The number is the sequence number of the damage report.
     Spoiled(MappedRing, u64),
 }
 
 impl NodeRing {
-    /// Returns the first position of the ring and the position after its last byte.
+    /// Returns the first position of the ring and the ring's end.
     ///
     /// # Errors
     /// [`RingRefusal::Damaged`]
@@ -57,17 +56,17 @@ impl NodeRing {
         }
     }
 
-    /// Seals the ring against later appends, because the writer of generation `by` has replaced its writer. Appends
-    /// by messages are refused by their generation.
+    /// Seals a mapped ring against later appends, because the writer of generation `by` has replaced the ring's writer.
+    /// Other rings need no seal: appends by messages are refused because of their generation.
     pub fn seal(&mut self, by: Generation) {
         if let NodeRing::Mapped(ring) = self {
             ring.seal(by);
         }
     }
 
-    /// Checks the memory of a mapped ring. Returns the sequence number of its damage report. If the memory does not
-    /// hold the appended bytes, the ring is spoiled from now on. Its report then has number `next`, and its writer
-    /// cannot append any more. `None`: the ring is not damaged.
+    /// Checks the memory of a mapped ring. Returns the sequence number of the ring's damage report; `None` if the ring
+    /// is not damaged. If the memory lacks appended bytes, the ring becomes spoiled. Its damage report then gets number
+    /// `next`, and its writer cannot append any more.
     pub fn damage(&mut self, next: u64) -> Option<u64> {
         match self {
             NodeRing::Own(_) => None,
@@ -99,7 +98,7 @@ impl NodeRing {
     }
 
     /// Moves the ring to memory that can be shared, and returns the memory. If the ring ends before `start`, it is
-    /// emptied and begins at `start`. `None`: there is no such memory.
+    /// emptied and begins at `start`. `None`: the memory could not be made.
     pub fn share(&mut self, start: Pos, memories: &Memories) -> Option<Arc<dyn Shared>> {
         if let NodeRing::Own(ring) = self {
             *self = NodeRing::Mapped(MappedRing::of(ring, memories)?);

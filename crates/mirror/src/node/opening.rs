@@ -1,5 +1,5 @@
-//! The requests that give a writer a ring. They make or find it, move it to shared memory or back, or replace a
-//! spoiled one.
+//! The requests that give a writer a ring. They make or find the ring, move it to shared memory or back, or replace a
+//! spoiled ring.
 
 use std::collections::btree_map;
 
@@ -15,8 +15,8 @@ use crate::ring::Ring;
 use crate::shared::Memories;
 
 impl Node {
-    /// Drops a ring that is spoiled and has this damage report. Does nothing if the ring is not damaged or has
-    /// another report, because the request may be a late one.
+    /// Drops a ring if it is spoiled and its damage report has the number `damage`. Otherwise does nothing, because
+    /// the request may have arrived after the ring was replaced.
     pub(super) fn renew(&mut self, ring: RingName, damage: u64) -> Result<(), Refusal> {
         self.check_generation(ring.uuid, ring.generation)?;
         let rings = &mut self.database(ring.uuid)?.rings;

@@ -8,7 +8,7 @@ use crate::ids::{Generation, NodeInc};
 use crate::message::{READ_BYTES_MAX, Reason, Reply, Request, RingState, Sealed};
 
 impl Node {
-    /// Takes the rings of earlier starts, for a later request of a takeover.
+    /// Stores the rings that earlier starts of the node have left. A takeover can request them later.
     pub fn remember(&mut self, earlier: Vec<Earlier>) {
         let inc = self.options.inc;
         assert!(
@@ -18,7 +18,7 @@ impl Node {
         self.earlier = earlier;
     }
 
-    /// Seals the rings of older generations. Returns the rings that start `inc` has left.
+    /// Seals the rings of older generations. Returns the rings that the node's earlier start `inc` has left.
     pub(super) fn recall(
         &mut self,
         uuid: Uuid,

@@ -1,4 +1,4 @@
-//! The answers of a node to a client that has proven that it has the key.
+//! The answers of a node to a client with a proven key.
 
 use perdura_base::Uuid;
 use perdura_base::flaw::{Flaw, armed};
@@ -148,7 +148,7 @@ impl Node {
         })
     }
 
-    /// Seals the rings of generations below this one. Returns all rings of the database.
+    /// Seals the rings of generations below `generation`. Returns all rings of the database.
     fn seal(&mut self, uuid: Uuid, generation: Generation) -> Result<Reply<'static>, Refusal> {
         let inc = self.options.inc;
         self.check_generation(uuid, generation)?;

@@ -1,4 +1,4 @@
-//! A simulated arbiter.
+//! A simulated arbiter: a register that stores the newest view.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use perdura_base::{Error, Result};
 use crate::register::{Register, Swap};
 use crate::view::View;
 
-/// The treatment of the next operation of an arbiter.
+/// The treatment of operations by a simulated arbiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mood {
     /// The operation is done and reported as done.
@@ -26,7 +26,7 @@ pub enum Mood {
 struct Arbiter {
     view: Option<Vec<u8>>,
     mood: Option<Mood>,
-    /// The swaps that were reported as failed and can still be done.
+    /// The views of swaps that were reported as failed. The arbiter may still carry out these swaps.
     late: VecDeque<View>,
     swaps: u64,
 }
@@ -55,7 +55,7 @@ impl SimRegister {
         SimRegister::default()
     }
 
-    /// Sets what the arbiter does from now on.
+    /// Sets the treatment of all later operations.
     pub fn set_mood(&self, mood: Mood) {
         self.0.lock().mood = Some(mood);
     }
@@ -76,7 +76,7 @@ impl SimRegister {
         self.0.lock().swaps
     }
 
-    /// Does the oldest of the late swaps, if its view still follows the stored one.
+    /// Carries out the oldest late swap if its view's number still directly follows the stored view's number.
     pub fn land(&self) {
         let mut arbiter = self.0.lock();
         if let Some(late) = arbiter.late.pop_front() {

@@ -1,8 +1,8 @@
-//! Moving bytes and replies. Any thread can do it.
+//! The movement of bytes and replies, called *pumping*. Any thread can pump.
 //!
-//! One thread at a time does so, with the state locked. A thread that finds the state locked must not wait. But its
-//! shipped blocks must not stay until another thread happens to pump. So it leaves a request ([`Mirror::pump_soon`]).
-//! The thread that has locked the state checks for requests after it has unlocked the state.
+//! One thread at a time pumps, with the state locked. A thread that finds the state locked must not wait. But the
+//! thread's shipped blocks must not stay unsent until some thread happens to pump. So it leaves a request
+//! ([`Mirror::pump_soon`]). The pumping thread unlocks the state and then checks for requests.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -16,13 +16,12 @@ use crate::ids::NodeInc;
 use crate::state::{Anchored, State};
 use crate::view::{Member, Mode, View};
 
-/// The most times in a row that a thread pumps because other threads have left requests.
+/// The maximum number of times in a row that a thread pumps for the requests of other threads.
 const PUMPS_MAX: usize = 64;
 
 impl Mirror {
-    /// Moves all that can be moved: replies in, blocks out, and acknowledgements up. Returns whether acknowledgements
-    /// rose. `None`: another thread has locked the state, and nothing was moved. Callers of this method will call it
-    /// again soon.
+    /// Sends blocks, reads replies and raises acknowledgements, without waiting. Returns whether acknowledgements rose.
+    /// `None`: another thread has locked the state, and this call did nothing. The caller must try again soon.
     pub fn try_pump(&self, log: &dyn Log, now_ns: u64) -> Option<bool> {
         let mut state = self.state.try_lock()?;
         let rose = self.pump_locked(&mut state, log, now_ns);
@@ -49,8 +48,8 @@ impl Mirror {
         self.pump_missed(log, now_ns) || rose
     }
 
-    /// Returns whether a thread has left a request, so that its blocks may be waiting. A thread that has locked the
-    /// state for another purpose must call this after unlocking it, unless it pumps next.
+    /// Returns whether a thread has left a request to pump. If so, blocks of that thread may still be unsent. Each
+    /// thread that has locked the state must call this method, or must pump, after it has unlocked the state.
     #[must_use]
     pub fn is_missed(&self) -> bool {
         fence(Ordering::SeqCst);
@@ -64,7 +63,7 @@ impl Mirror {
             if !self.is_missed() {
                 break;
             }
-            // The thread that has locked the state now will check for requests after that.
+            // The thread that has now locked the state checks for requests after unlocking it.
             let Some(mut state) = self.state.try_lock() else {
                 break;
             };
@@ -81,7 +80,7 @@ impl Mirror {
         }
         mark_counted(state);
         let mut is_more_left = self.send(state, log, now_ns);
-        // If a reply has opened a ring, its blocks can be sent in this round.
+        // If a reply has opened a ring, the ring's blocks can be sent in this round.
         if self.receive(state, now_ns) {
             mark_counted(state);
             is_more_left |= self.send(state, log, now_ns);
@@ -95,7 +94,7 @@ impl Mirror {
     }
 
     /// Sends blocks to the nodes that lack them. Remote nodes come first, so that they work while this thread writes
-    /// into the memory of the others. Returns whether more blocks are left for the next round.
+    /// into the memory of nodes on this machine. Returns whether more blocks are left for the next round.
     fn send(&self, state: &mut State, log: &dyn Log, now_ns: u64) -> bool {
         let mut is_more_left = false;
         for is_written in [false, true] {
@@ -159,14 +158,14 @@ impl Mirror {
         rose
     }
 
-    /// Returns the position up to which a stream is held according to one view.
+    /// Returns the highest position up to which `view` permits acknowledgements of a stream.
     fn reached(&self, state: &State, view: &View, stream: StreamId, log: &dyn Log) -> Pos {
         let home = usize::from(view.homes[usize::from(stream.0)]);
         let held = |member: &Member| held_by(&state.groups[home], member, stream);
         let by_disk = || {
             let synced = log.synced(stream);
-            // The clock is read after the synced position. So if the lease was not over at that time, a takeover that
-            // reads the disk later finds the synced bytes.
+            // The clock is read after the synced position. If the lease was not over at that time, a takeover can only
+            // read the disk later. So it finds the synced bytes.
             let holds = !state.lease.is_needed() || state.lease.holds(log.now_ns());
             if holds { synced } else { Pos(0) }
         };
@@ -189,7 +188,8 @@ impl Mirror {
     }
 }
 
-/// For each link with a spoiled ring, notes whether a view that may be in force has its node as a member.
+/// Sets `is_counted` of each link with a spoiled ring: whether the link's node is a member of the view in force or of
+/// the pending view.
 fn mark_counted(state: &mut State) {
     let State {
         view,

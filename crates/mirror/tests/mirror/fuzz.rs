@@ -1,12 +1,12 @@
-//! Fuzzing of both sides of the protocol, and of the files of views and hard copies. A node gets requests of
+//! Fuzzing of the protocol's nodes and clients, and of the files of views and hard copies. A node gets requests of
 //! arbitrary clients. A writer and a takeover get replies of arbitrary nodes.
 //!
 //! An input is a message that is almost valid. Its fields are taken from a set of special values, and some bytes are
-//! changed or removed. In most inputs the length and the checksum are then made right. The tests look for a panic,
-//! for a reply that the format page does not allow, and for an acknowledgement of bytes that were not shipped.
+//! changed or removed. In most inputs the length and the checksum are then corrected. The tests look for a panic, for a
+//! reply against the format page, and for an acknowledgement of unshipped bytes.
 //!
-//! A panic prints the seed and the number of the input. `PERDURA_FUZZ_INPUTS` sets the number of inputs of each test,
-//! and `PERDURA_FUZZ_SEED` sets the seed:
+//! A panic prints the seed and the index of the input. `PERDURA_FUZZ_INPUTS` sets the count of inputs of each test, and
+//! `PERDURA_FUZZ_SEED` sets the seed:
 //!
 //! ```text
 //! PERDURA_FUZZ_INPUTS=10000000 cargo test --release -p perdura-mirror --test mirror fuzz -- --nocapture
@@ -28,7 +28,7 @@ use crate::setup::{self, UUID, ask, open, welcomed};
 
 /// The number of inputs of each test, unless the environment sets it.
 const INPUTS: u64 = 20_000;
-/// The number of inputs after which a new node, writer or takeover is made.
+/// The number of inputs that one node or one writer gets. Then a test makes a new one.
 const ROUND: u64 = 200;
 const NUMBERS: [u64; 16] = [
     0,
@@ -94,7 +94,7 @@ fn number(rng: &mut Rng) -> u64 {
     }
 }
 
-/// Returns a generation, in most cases that of the present writer.
+/// Returns a generation, in most cases the present writer's generation.
 fn generation(rng: &mut Rng) -> Generation {
     Generation(match rng.u16(..1024) {
         0 => number(rng),
@@ -192,7 +192,7 @@ fn ring(rng: &mut Rng, near: Pos) -> RingState {
     }
 }
 
-/// Returns a reply whose numbers are near the right ones.
+/// Returns a reply with numbers near the right numbers.
 fn reply(rng: &mut Rng, inc: NodeInc, near: Pos) -> Vec<u8> {
     let inc = if rng.u8(..8) == 0 { NodeInc(9) } else { inc };
     let generation = generation(rng);
@@ -247,7 +247,7 @@ fn reply(rng: &mut Rng, inc: NodeInc, near: Pos) -> Vec<u8> {
     reply.frame()
 }
 
-/// Damages a frame. In most cases then makes its length and checksum right.
+/// Damages a frame. In most cases, then corrects its length and checksum.
 fn damage(rng: &mut Rng, frame: &mut Vec<u8>) {
     for _ in 0..rng.usize(1..4) {
         let at = rng.usize(8..frame.len());

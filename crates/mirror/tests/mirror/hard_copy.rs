@@ -1,4 +1,4 @@
-//! Tests of a node's copy of its rings on a disk.
+//! Tests of the hard copy: a copy on disk that a node keeps of its rings.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use perdura_mirror::{Generation, Key, Node, NodeInc, NodeOptions, Peer, Reply, R
 
 use crate::setup::{UUID, append, ask, open, options, welcomed};
 
-/// One start of a node, and a client of it.
+/// One incarnation of a node, and a client of the node.
 struct Life {
     node: Mutex<Node>,
     peer: Peer,
@@ -43,7 +43,7 @@ impl Life {
         self.end = start;
     }
 
-    /// Appends the expected bytes of the next positions, and one zero.
+    /// Appends a block: the [`content`] of the next `len` positions, then a zero byte.
     fn append(&mut self, generation: u64, len: u64, low: u64) {
         self.ask(&append(
             generation,
@@ -115,8 +115,8 @@ fn what_was_appended_is_read_back_and_removed_in_whole_files() {
     assert_eq!(copier.stats().files, 3);
     assert_eq!(copier.stats().copied_bytes, 40 * BLOCK);
 
-    // While one position of the first file is not forgotten, no file is removed. When all are forgotten, the first
-    // file is.
+    // While one position of the first file is not forgotten, no file is removed. When all are forgotten, the first file
+    // is removed.
     life.append(1, 10, files[0] - 1);
     copier.step(&life.node).unwrap();
     assert_eq!(held(disk.as_ref()).len(), 3);
@@ -150,7 +150,7 @@ fn bytes_that_were_forgotten_before_they_were_copied_are_a_gap_between_files() {
     copier.step(&life.node).unwrap();
     life.append(1, 499, 1500);
     copier.step(&life.node).unwrap();
-    // This piece filled the first file. Its bytes are forgotten now, so it is removed.
+    // This piece filled the first file. The file's bytes are forgotten now, so it is removed.
     assert_eq!(held(disk.as_ref()), [(1500, 3500)]);
     // The ring is emptied and begins again after its end.
     life.open(1, 8192);
@@ -189,7 +189,7 @@ fn another_life_of_the_node_keeps_what_the_one_before_left_until_it_is_of_no_use
     copier.step(&life.node).unwrap();
     assert_eq!(rings(disk.as_ref())[0].1.inc, NodeInc(6));
 
-    // A node that has no rings of the generation still tells the copier that it is retired.
+    // A node without rings of a generation still reports to the copier that the generation is retired.
     drop(copier);
     let (mut copier, _) = HardCopier::new(Arc::clone(&disk)).unwrap();
     let mut life = Life::new(7, 64 << 10);
@@ -302,8 +302,8 @@ fn left(disk: &dyn Disk) -> Vec<Earlier> {
     earlier(disk, &list(disk).unwrap()).unwrap()
 }
 
-/// The bytes of an earlier start are returned from the last gap on, without those on the writer's disk, and up to the
-/// first damage.
+/// An earlier start of a node has left bytes on disk. The hard copy returns one contiguous run of these bytes. The run
+/// begins after the last gap and ends at the first damage. Bytes that are on the writer's disk are left out.
 #[test]
 fn what_an_ended_start_has_left_is_one_run_of_bytes() {
     let disk = SimDisk::new(4);

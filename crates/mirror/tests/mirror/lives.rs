@@ -1,4 +1,4 @@
-//! Simulates many lives of a mirrored log, and checks that it finds seeded bugs.
+//! Simulations of many lives of a mirrored log, and a check that they find seeded bugs.
 
 use crate::world::{Seen, World};
 
@@ -58,13 +58,12 @@ fn every_message_may_be_lost_once() {
     );
 }
 
-/// The most seeds within which each seeded bug must be found. It is a number and not a time, so a slow machine tries
-/// the same seeds.
+/// The maximum number of simulations that the test may run to find one seeded bug. The limit is a count and not a time,
+/// so slow and fast machines run the same simulations.
 #[cfg(feature = "flaws")]
 const HUNT_SEEDS: u64 = 40_000;
 
-/// For each seeded bug the simulation creates the conditions that it needs. The test fails if a bug is no longer
-/// found.
+/// The simulation creates the conditions under which each seeded bug shows. The test fails if a bug is no longer found.
 #[cfg(feature = "flaws")]
 #[test]
 fn seeded_bugs_are_found() {

@@ -1,4 +1,4 @@
-//! Tests of a ring that a node shares with the writer on its machine: which side may do what, and when.
+//! Tests of a ring that a node shares with the writer on its machine: what the node and the writer may do, and when.
 
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ fn memory_is_for_clients_on_the_machine_and_for_the_newest_writer() {
     assert!(refused.ends && refused.memory.is_none());
 }
 
-/// Not only a seal closes a mapped ring, but every request with which a newer writer shows up.
+/// The first request of a newer writer closes a mapped ring, even if the request is not a seal.
 #[test]
 fn a_mapped_ring_is_closed_when_the_generation_rises() {
     let seal = Request::Seal {
@@ -154,7 +154,7 @@ fn renew(damage: u64) -> Request<'static> {
     }
 }
 
-/// Returns the memory of a ring to which 300 bytes were appended at 4,096, written as the format page describes.
+/// Maps a ring and appends 300 bytes at position 4,096, as the format page describes. Returns the ring's memory.
 fn with_an_append(node: &mut Node, near: &mut Peer) -> Arc<dyn Shared> {
     let memory = ask(node, near, &map(1, 4096)).memory.unwrap();
     // The table has 64 entries, so the ring's bytes begin after two pages. Position 4,096 is at index 4,096 of
@@ -168,8 +168,9 @@ fn with_an_append(node: &mut Node, near: &mut Peer) -> Arc<dyn Shared> {
     memory
 }
 
-/// This is so for every flipped bit, and for every request with which the writer asks. Bytes that the node has
-/// reported as held do not count again, and the ring is not mistaken for a new one.
+/// The test flips a bit of a block, of the block's entry or of the block's checksum. Then the writer maps or opens the
+/// ring again. Before the flip, the node reported that it holds the bytes. Now the node must report the damage,
+/// however often the writer asks.
 #[test]
 fn a_ring_whose_memory_is_damaged_is_spoiled_until_its_writer_renews_it() {
     let flips: [(usize, u8); 4] = [
@@ -204,7 +205,8 @@ fn a_ring_whose_memory_is_damaged_is_spoiled_until_its_writer_renews_it() {
     }
 }
 
-/// A broken connection delivers a *renew* late. It would drop bytes that were acknowledged since it was sent.
+/// A broken connection delivers a *renew* late. If the node obeyed, it would drop bytes acknowledged since the *renew*
+/// was sent.
 #[test]
 fn a_late_renew_drops_no_ring_that_is_in_order_and_none_of_another_damage() {
     let mut node = node();
@@ -235,7 +237,7 @@ fn a_ring_that_is_retired_is_closed_too() {
     assert_eq!(memory.load(64), 6);
 }
 
-/// A replaced writer can still write all the memory of its ring. The bytes that were sealed must not change, and its
+/// A replaced writer can still write to the memory of its ring. The sealed bytes must not change, and the writer's
 /// other rings are sealed too.
 #[test]
 fn a_writer_that_opens_a_sealed_ring_again_changes_nothing() {

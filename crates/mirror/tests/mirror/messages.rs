@@ -1,4 +1,4 @@
-//! Frames as docs/formats/logd.md describes them, and bytes that are not frames.
+//! Tests of the frames of docs/formats/logd.md, and of bytes that are not frames.
 
 use perdura_base::{Pos, StreamId, Uuid};
 use perdura_mirror::{
@@ -178,7 +178,7 @@ fn a_long_text_is_cut_where_a_character_ends() {
     assert_eq!(refused(String::new()), "");
 }
 
-/// Some changed frames get a right checksum again. Then they are requests that no client sends.
+/// Some changed frames get a correct checksum. They are well-formed requests that no client sends.
 #[test]
 fn a_node_survives_frames_and_bytes_that_nobody_sends() {
     let mut random = fastrand::Rng::with_seed(16);

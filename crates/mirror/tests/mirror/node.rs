@@ -248,8 +248,8 @@ fn a_node_remembers_a_bounded_number_of_databases_and_serves_those_it_knows() {
     }
 }
 
-/// The bytes of an earlier start in the node's hard copy are returned to a client that names that start, until they
-/// are retired.
+/// A client may name an earlier start of the node. Then the client gets that start's bytes from the hard copy, until
+/// the bytes are retired.
 #[test]
 fn a_node_returns_what_an_earlier_start_has_left_and_seals_by_that() {
     let mut node = Node::new(options());
@@ -279,7 +279,7 @@ fn a_node_returns_what_an_earlier_start_has_left_and_seals_by_that() {
         (sealed.inc, sealed.rings),
         (NodeInc(5), vec![ring(3, 1, 4096, 9096)])
     );
-    // The recall has sealed the generation, so the writer of generation 3 is refused.
+    // The request for the earlier start's bytes has sealed the generation. So the writer of generation 3 is refused.
     let late = ask(&mut node, &mut peer, &open(3, 1, 0));
     assert_eq!(refused(&late).reason, Reason::Generation);
     let reread = |inc: u64, from: u64| Request::Reread {
@@ -312,7 +312,7 @@ fn a_node_returns_what_an_earlier_start_has_left_and_seals_by_that() {
     assert_eq!(refused(&outcome).reason, Reason::NoRing);
 }
 
-/// A node accepted a block at the largest position. The format page did not allow the reply.
+/// Regression: a node accepted a block at the largest position, and the node's reply broke the format page's rules.
 #[test]
 fn no_ring_goes_behind_the_last_position() {
     let mut node = Node::new(options());

@@ -69,7 +69,8 @@ fn old_views_are_removed_and_other_files_are_not() {
 }
 
 /// A writer sleeps after it has listed the directory and before it renames its file. In the meantime other writers
-/// store newer views, and the view of its number is removed as too old.
+/// store newer views. One of them has the number that the sleeping writer wants to use. This view is removed later,
+/// because it is too old.
 #[test]
 fn a_view_that_comes_too_late_is_not_stored() {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());

@@ -20,7 +20,7 @@ pub fn options() -> NodeOptions {
     }
 }
 
-/// Returns a connection to the node whose client has proven that it has the key.
+/// Returns a connection to the node. Its client has proven that it has the key.
 pub fn welcomed(node: &mut Node, uuid: Uuid, key: &Key) -> Peer {
     welcome(node, Peer::new([2; 32]), uuid, key)
 }

@@ -9,8 +9,8 @@ use perdura_mirror::{Log, Managed, Mode, RingName};
 
 use crate::world::{ModelLog, Rig};
 
-/// The view became Solo while the disk lacked bytes that both nodes had acknowledged. The writer crashed before it
-/// copied them. In Solo a takeover reads only the disk, so the next life began without these bytes.
+/// The view became Solo while the disk lacked some acknowledged bytes. The writer crashed before it copied these bytes.
+/// In Solo a takeover reads only the disk, so the next life began without these bytes.
 #[test]
 fn a_group_leaves_mirror_only_when_what_was_acknowledged_is_on_disk() {
     let mut rig = Rig::new(1, 1);
@@ -34,8 +34,9 @@ fn a_group_leaves_mirror_only_when_what_was_acknowledged_is_on_disk() {
     );
 }
 
-/// A stream whose group had lost both nodes moved to the other group. The view of that group named a node that had
-/// rebooted. The new start of that node held the stream, but no member of the view did.
+/// A stream's group had lost its two nodes, and the stream moved to the other group, a mirror. A node of this mirror
+/// had rebooted. After the reboot the node held the stream's bytes, but the view still named the node's earlier
+/// incarnation, which did not hold them.
 #[test]
 fn a_stream_moves_to_the_members_of_a_mirror_and_not_to_who_answers_at_their_addresses() {
     let mut rig = Rig::new(2, 2);
@@ -82,8 +83,8 @@ fn two_nodes_on_one_machine_are_no_mirror() {
     }
 }
 
-/// While the arbiter is unreachable, a mirror continues. A change of the view waits, and acknowledgements that need
-/// it wait as well.
+/// While the arbiter is unreachable, a mirror continues. A change of the view waits, and so do the acknowledgements
+/// that need the new view.
 #[test]
 fn without_an_arbiter_a_mirror_goes_on_and_changes_wait() {
     use perdura_mirror::sim::Mood;
@@ -104,9 +105,9 @@ fn without_an_arbiter_a_mirror_goes_on_and_changes_wait() {
     assert!(matches!(rig.view().groups[0], Mode::Solo(_)));
 }
 
-/// A stream had moved to another group and returned home when that group lost a node. One member at home had just
-/// come back and lacked the end of the stream. An assertion ended the writer. All bytes were on disk, but in a mirror
-/// the members themselves must hold them.
+/// A stream had moved from its first group to a second one. When the second group lost a node, the stream returned. A
+/// node of the first group had just reconnected and lacked the stream's last bytes, so an assertion of the writer
+/// failed. All bytes were on disk, but the members of a mirror must hold them too.
 #[test]
 fn a_stream_goes_home_to_a_mirror_when_its_members_hold_it() {
     let mut rig = Rig::new(2, 2);
@@ -139,10 +140,10 @@ fn a_stream_goes_home_to_a_mirror_when_its_members_hold_it() {
     assert_eq!(rig.view().homes[0], 0, "it holds the stream now");
 }
 
-/// A full disk refused the update of the anchor with which a mirror begins, and the record was kept for the next
-/// update. The writer ended cleanly before any mirror began, and did not withdraw the permission. Another update then
-/// stored the record, and the database refused to start without its nodes. The simulator found it in one run of a
-/// million: seed 30712169.
+/// A mirror begins with an update of the anchor, which permits acknowledgements by nodes. A full disk refused the
+/// update, but the update's record was kept for the next update. The writer ended cleanly before any mirror began, and
+/// left this permission in the kept record. A later update then stored the record, and the database refused to start
+/// without its nodes. The simulator found this bug in one of a million runs: seed 30712169.
 #[test]
 fn a_clean_end_takes_back_what_a_failed_update_of_the_anchor_may_have_left() {
     let mut rig = Rig::new(1, 1);
@@ -155,8 +156,9 @@ fn a_clean_end_takes_back_what_a_failed_update_of_the_anchor_may_have_left() {
     assert!(ended.is_some() && !rig.log.is_anchored());
 }
 
-/// While a disk is full, updates of the anchor may fail again and again. A writer that did not check the first update
-/// acknowledged by two nodes. A restart from its disk alone would not have noticed that bytes are missing.
+/// While a disk is full, updates of the anchor may fail again and again. A writer did not check the first update, and
+/// acknowledged bytes that only two nodes held. A restart from the writer's disk alone would not have noticed the
+/// missing bytes.
 #[test]
 fn no_mirror_begins_before_an_update_of_the_anchor_is_done() {
     let mut rig = Rig::new(1, 1);
@@ -170,8 +172,8 @@ fn no_mirror_begins_before_an_update_of_the_anchor_is_done() {
     rig.step_until(|rig| rig.view().is_mirrored());
 }
 
-/// A log that runs a given action once, during a call that raises an acknowledgement. At that time the pumping thread
-/// has locked the mirror's state.
+/// A log that runs a given action once, while the mirror raises an acknowledgement. At that time the pumping thread has
+/// locked the mirror's state.
 struct Meanwhile<'a>(&'a ModelLog, Mutex<Option<Box<dyn FnOnce() + Send + 'a>>>);
 
 impl Log for Meanwhile<'_> {
@@ -211,8 +213,8 @@ impl Log for Meanwhile<'_> {
     }
 }
 
-/// A thread shipped a block while another thread had locked the state and had already looked at the tails. The block
-/// waited until the mirror's thread pumped, up to a millisecond later.
+/// A thread shipped a block after the pumping thread had looked at the tails, but before the pumping thread unlocked
+/// the state. The block waited up to a millisecond, until the mirror's thread pumped.
 #[test]
 fn a_block_that_was_shipped_while_another_thread_had_the_nodes_goes_out_when_it_lets_go() {
     let mut rig = Rig::new(1, 1);
@@ -243,7 +245,8 @@ fn a_block_that_was_shipped_while_another_thread_had_the_nodes_goes_out_when_it_
     assert_eq!(rig.raised(0), 128, "both nodes have the second one");
 }
 
-/// A link that had left the memory of a node on its machine used TCP until that node was started again.
+/// Regression: a link had stopped using the shared memory of a node on its machine. It then used TCP until the node was
+/// started again.
 #[test]
 fn a_link_goes_back_to_the_memory_of_a_node_that_it_has_left() {
     let mut rig = Rig::new(1, 1);
@@ -260,7 +263,7 @@ fn a_link_goes_back_to_the_memory_of_a_node_that_it_has_left() {
     rig.settle();
     assert_eq!(rig.raised(0), 256);
     assert!(rig.view().groups[0].is_mirror(), "{:?}", rig.view());
-    // If the node breaks the link again and again, the pauses grow.
+    // If the connection breaks again and again, the pauses between attempts grow.
     let mut left = 0;
     for _ in 0..400 {
         rig.pass_ms(100);
@@ -272,7 +275,7 @@ fn a_link_goes_back_to_the_memory_of_a_node_that_it_has_left() {
     assert!((3..=6).contains(&left), "in 40 s {left} times");
 }
 
-/// Flips a bit of the first block in the memory of the first node, and makes the writer ask for the ring again.
+/// Flips a bit of the first node's first block, and makes the writer ask the node again for the ring's bytes.
 fn flip(rig: &Rig) {
     let memory = rig.net.memories("node-0-0").pop().expect("it is mapped");
     let mut byte = [0];
@@ -307,9 +310,9 @@ fn holds_damage(rig: &Rig) -> bool {
     matches!(held_of_first(rig), Some(Err(_)))
 }
 
-/// A bit of a mapped ring flipped. The node refused the ring, and the writer asked again and again until the next
-/// takeover. Now the writer treats the node like one that has rebooted. While a view may have the node as a member,
-/// its ring is not made anew: a takeover would mistake the new ring for one with all acknowledged bytes.
+/// One bit of a mapped ring changed by itself. The node refused the ring, and the writer repeated the request until the
+/// next takeover. Now the writer treats the node like a rebooted node. While a view may have the node as a member, the
+/// node gets no new ring: a takeover would mistake the new ring for one with all acknowledged bytes.
 #[test]
 fn a_node_with_a_damaged_ring_leaves_the_view_and_returns_empty() {
     let mut rig = Rig::new(1, 1);
@@ -339,7 +342,8 @@ fn a_node_with_a_damaged_ring_leaves_the_view_and_returns_empty() {
     assert_eq!((rig.raised(0), rig.is_mapped(0, 0)), (320, true));
 }
 
-/// Like the story above, but the damage shortens the ring. The node cannot detect that the ring had more bytes.
+/// The memory of a mapped ring was damaged, and the damage shortened the ring. The node cannot detect that the ring had
+/// more bytes. The writer must treat the node like a rebooted node.
 #[test]
 fn a_node_that_holds_less_than_it_has_said_leaves_the_view_too() {
     let mut rig = Rig::new(1, 1);
@@ -363,8 +367,8 @@ fn a_node_that_holds_less_than_it_has_said_leaves_the_view_too() {
     assert_eq!(rig.raised(0), 256);
 }
 
-/// Like the story above, but the arbiter is unreachable. It is unknown whether a view has the node as a member, so
-/// the node is not used.
+/// A node's ring is damaged while the arbiter is unreachable. It is unknown whether a view has the node as a member, so
+/// the writer does not use the node.
 #[test]
 fn a_damaged_ring_is_not_made_anew_while_a_view_may_count_it() {
     use perdura_mirror::sim::Mood;

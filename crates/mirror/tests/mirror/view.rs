@@ -1,4 +1,4 @@
-//! Views as docs/formats/view.md describes them, and bytes that are not views.
+//! Tests of the views of docs/formats/view.md, and of bytes that are not views.
 
 use perdura_base::{Epoch, Incarnation, StreamId, Uuid};
 use perdura_mirror::{Generation, Machine, Member, Mode, NodeInc, View};

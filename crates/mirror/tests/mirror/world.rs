@@ -1,10 +1,10 @@
 //! A simulated world of writers, nodes and an arbiter, over a model of a log. The model has the log's bytes and knows
 //! which are synced.
 //!
-//! The oracle: the next life begins with all acknowledged bytes of each stream. If both nodes of the stream's mirror
-//! were lost with the writer, the takeover must report the loss instead. A replaced writer acknowledges only bytes
-//! that the next life has. At each step, each running member of a mirror holds the bytes that were acknowledged
-//! because of it.
+//! The oracle: the next life begins with all acknowledged bytes of each stream. If the writer and the two nodes of the
+//! stream's mirror are lost, the takeover must report the loss instead. A replaced writer acknowledges only bytes that
+//! the next life has. Some bytes are acknowledged because the mirror's members hold the bytes. At each step, each
+//! running member holds all these bytes.
 
 mod damage;
 mod members;
@@ -27,14 +27,15 @@ const BLOCK: usize = 64;
 const TAIL: u64 = 16 * 64;
 const LEASE: u64 = 300 * MS;
 
-/// The disk of a writer's log, and what the writer knows of it.
+/// The disk of a writer's log, and the writer's knowledge about the disk.
 #[derive(Default)]
 struct Disk {
-    /// For each stream, the position up to which bytes are written. The same for the fields below.
+    /// For each stream, the position after the last written byte. `synced` has the positions after the last synced
+    /// bytes. `raised` has the positions up to which the mirror permits acknowledgements.
     written: Vec<u64>,
     synced: Vec<u64>,
     raised: Vec<u64>,
-    /// The positions up to which syncs alone have acknowledged bytes.
+    /// For each stream, the end of the bytes that the log acknowledged as soon as they were synced.
     followed: Vec<u64>,
     follows: bool,
     wants_copy: bool,
@@ -50,7 +51,7 @@ impl Disk {
         }
     }
 
-    /// Returns for each stream the position up to which bytes were acknowledged.
+    /// Returns for each stream the end of the acknowledged bytes.
     fn acked(&self) -> Vec<u64> {
         let both = self.raised.iter().zip(&self.followed);
         both.map(|(raised, followed)| *raised.max(followed))
@@ -63,7 +64,7 @@ pub struct ModelLog {
     /// The time that the mirror reads from its clock.
     now_ns: AtomicU64,
     anchor: Arc<Mutex<Anchor>>,
-    /// The number of the next updates of the anchor that are reported as failed although they are done.
+    /// The number of updates, from the next one on, that the anchor stores but reports as failed.
     pub anchor_failures: AtomicU32,
     life: u32,
 }
@@ -76,7 +77,7 @@ struct Anchor {
 }
 
 impl ModelLog {
-    /// Makes the log of a life. Its streams begin with `lens` bytes, all of them on disk.
+    /// Makes the log of a life. The streams begin with `lens` bytes, which are all on disk.
     fn new(lens: Vec<u64>, anchor: Arc<Mutex<Anchor>>, life: u32) -> ModelLog {
         ModelLog {
             disk: Mutex::new(Disk {
@@ -97,7 +98,7 @@ impl ModelLog {
 }
 
 impl ModelLog {
-    /// Returns whether the anchor permits acknowledgements to rest on nodes.
+    /// Returns whether the anchor permits the acknowledgement of bytes that only nodes hold.
     pub fn is_anchored(&self) -> bool {
         self.anchor.lock().mirrored
     }
@@ -225,20 +226,21 @@ pub struct World {
     now_ns: u64,
     clients: u32,
     anchor: Arc<Mutex<Anchor>>,
-    /// For each stream, the recovered bytes with which the newest life began.
+    /// For each stream, the bytes that the newest life had recovered when it began.
     history: Vec<Vec<u8>>,
     writer: Option<Writer>,
     fallen: Option<Fallen>,
-    /// A writer that sleeps and does not know that it was replaced, and the positions up to which it may acknowledge.
+    /// A sleeping writer that does not know of its replacement, and the highest positions that the writer may
+    /// acknowledge.
     asleep: Option<(Writer, Vec<u64>)>,
     pub seen: Seen,
     faults: bool,
     /// True if writers run on the machine of some nodes and use their shared memory.
     shares: bool,
-    /// True if another machine may reach the disk without seeing the lock. Then the writer needs a lease.
+    /// True if a second machine may reach the disk without seeing the lock. Then the writer needs a lease.
     leases: bool,
-    /// The incarnations of nodes in whose memory a bit was flipped while a view had them as members. They are
-    /// forgotten when no view has them any more.
+    /// The incarnations of view members that have a flipped bit in their memory. An incarnation is forgotten when no
+    /// view has this member any more.
     damaged: Vec<NodeInc>,
 }
 
@@ -411,7 +413,7 @@ impl World {
         }
     }
 
-    /// Writes shipped bytes to the disk, and syncs some of them.
+    /// Writes shipped bytes to the disk, and syncs some of these bytes.
     fn copy(&mut self) {
         let random = &mut *self.random.borrow_mut();
         let Some(writer) = &self.writer else {
@@ -484,7 +486,7 @@ impl World {
         Ok(())
     }
 
-    /// Ends the writer's process. A prefix of the written bytes that were not synced reaches the disk.
+    /// Ends the writer's process. A prefix of the unsynced bytes reaches the disk.
     fn crash(&mut self) {
         if let Some(writer) = self.writer.take() {
             self.net.leave(writer.id);
@@ -512,8 +514,9 @@ impl World {
         }
     }
 
-    /// Makes the writer sleep, and lets another one take over. Does so only if all groups of the sleeping writer's
-    /// streams are mirrors, or if it has a lease.
+    /// Makes the writer sleep, and lets a new writer take over. A writer that needs no lease is put to sleep only if
+    /// each stream's group is in mode Mirror. Does nothing if there is no writer, a writer sleeps already, or a view is
+    /// pending.
     fn sleep_and_take_over(&mut self) -> Result<(), String> {
         let view = self.register.view().expect("a writer has one");
         let all = (0u8..)
@@ -532,8 +535,8 @@ impl World {
         self.fallen = Some(fallen);
         self.start()?;
         let has = |(stream, before): (usize, u64)| {
-            // If the takeover accepts a loss, the lost part begins where the log ends. That is unknown while the
-            // sleeping writer lives, so its acknowledgements are not limited.
+            // If the takeover accepts a loss, the lost part begins where the log ends. While the sleeping writer lives,
+            // this position is unknown, so the writer's acknowledgements are not limited.
             let given_up = self.seen.losses > losses;
             let has = u64::try_from(self.history[stream].len()).unwrap();
             if given_up { u64::MAX } else { before.max(has) }
@@ -543,7 +546,7 @@ impl World {
         Ok(())
     }
 
-    /// Wakes a writer that was replaced. It continues where it was, as far as it can.
+    /// Wakes a writer that was replaced. The writer tries to continue where it stopped.
     fn wake(&mut self) -> Result<(), String> {
         if self.asleep.is_none() || !self.chance(10) {
             return Ok(());
@@ -554,7 +557,7 @@ impl World {
             self.now_ns += MS;
             self.deliver();
             writer.pump(self.now_ns);
-            // The disk belongs to another writer now, but writes of this one may still reach it.
+            // The disk belongs to another writer now, but writes of the woken writer may still reach it.
             let mut disk = writer.log.disk.lock();
             for stream in 0..self.streams {
                 let written = disk.written[stream];

@@ -1,4 +1,4 @@
-//! Changes pages of the tree in memory. A page gets its checksum when it is about to be written.
+//! Changes of a tree's pages in memory. The checksum of a page is set just before the page is written.
 
 use super::{
     CELLS, CRC, DATABASE, DEAD, DLSN, ENDLESS, HEADER_BYTES, HIGH, KIND, Kind, LEVEL, LOW, Node,
@@ -62,7 +62,8 @@ pub fn format(page_bytes: usize, spec: &NodeSpec<'_>) -> Box<[u8]> {
     bytes
 }
 
-/// Returns the shortest key that is above `left` and not above `right`. It separates two leaves.
+/// Returns the shortest key that is above `left` and not above `right`. The key can separate two leaves if `left` is
+/// the last key of the first leaf, and `right` is the first key of the second leaf.
 ///
 /// # Panics
 /// If `left` is not below `right`.
@@ -117,7 +118,7 @@ impl<'a> NodeMut<'a> {
         self.put_bytes(DLSN, &dlsn.0.to_le_bytes());
     }
 
-    /// Sets the checksum, because the page is about to be written.
+    /// Sets the checksum. Must be called just before the page is written.
     pub fn seal(&mut self) {
         let crc = crc32c(&self.bytes[KIND..]);
         self.put_bytes(CRC, &crc.to_le_bytes());
@@ -245,7 +246,7 @@ impl<'a> NodeMut<'a> {
         bytes
     }
 
-    /// Returns the page at `pid` that takes the keys not below `separator`: the right half of a split.
+    /// Returns the right half of a split: a page at `pid` with all keys that are equal to `separator` or above it.
     ///
     /// # Panics
     /// If the separator is not between the fences, or equals the low fence.
@@ -283,14 +284,15 @@ impl<'a> NodeMut<'a> {
         bytes
     }
 
-    /// Sets the free page that follows this one in the list of free pages.
+    /// Sets this page's successor in the list of free pages.
     pub fn set_next_free(&mut self, next: Option<Pid>) {
         assert_eq!(self.node().kind(), Kind::Free);
         let next = next.map_or(0, |next| next.0);
         self.put_bytes(HEADER_BYTES, &next.to_le_bytes());
     }
 
-    /// Removes the keys not below `separator`, and makes it the high fence. The page is then the left half of a split.
+    /// Removes all keys that are equal to `separator` or above it, and makes `separator` the high fence. The page is
+    /// then the left half of a split.
     ///
     /// # Panics
     /// As [`right_of`](Self::right_of).

@@ -16,7 +16,7 @@ pub use edit::{Full, NodeMut, NodeSpec, format, separator_between};
 
 /// The sizes that a page may have.
 pub const SIZES: std::ops::RangeInclusive<usize> = 512..=32_768;
-/// Bytes of the header, which the slots follow.
+/// The length of the header, bytes. The slots follow the header.
 pub const HEADER_BYTES: usize = 48;
 
 const CRC: usize = 0;
@@ -39,7 +39,7 @@ const ENDLESS: u16 = u16::MAX;
 /// The kind of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Holds the start of each table and of the list of free pages.
+    /// Holds the root page of each table, the first page that was never used, and the first free page.
     Meta,
     /// Holds keys, each with a page of the level below.
     Inner,
@@ -110,7 +110,7 @@ impl fmt::Debug for Node<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cell<'a> {
     key: &'a [u8],
-    /// The value in a leaf, the child's number in an inner page.
+    /// The value in a leaf; the child's `Pid` in an inner page.
     rest: &'a [u8],
     bytes: usize,
 }
@@ -118,7 +118,7 @@ struct Cell<'a> {
 /// The slots and cells of a page.
 #[derive(Clone, Copy)]
 struct Cells<'a> {
-    /// The page up to its fences.
+    /// The page's bytes before the fences (the bounds of the keys).
     bytes: &'a [u8],
     is_inner: bool,
 }
@@ -197,7 +197,7 @@ impl<'a> Node<'a> {
         Node { bytes }
     }
 
-    /// Returns the page that follows this one in the list of free pages. `None`: this page is the last.
+    /// Returns this page's successor in the list of free pages. `None`: this page is the last.
     #[must_use]
     pub fn next_free(&self) -> Option<Pid> {
         assert_eq!(self.kind(), Kind::Free, "only free pages are in a row");
@@ -211,20 +211,20 @@ impl<'a> Node<'a> {
         4 * self.filled() < self.bytes.len() - HEADER_BYTES
     }
 
-    /// Returns the bytes that slots and cells take.
+    /// Returns the number of bytes that slots and cells take.
     fn filled(&self) -> usize {
         let dead = usize::from(self.u16(DEAD));
         2 * self.len() + self.fences() - usize::from(self.u16(CELLS)) - dead
     }
 
-    /// Returns whether this page and its right neighbour fit in one page with a quarter of its room to spare.
+    /// Returns whether this page and its right neighbour fit in one page, with a quarter of the room left over.
     #[must_use]
     pub fn may_take(&self, right: &Node<'_>) -> bool {
         let filled = self.filled() + right.filled();
         4 * filled <= 3 * (self.bytes.len() - HEADER_BYTES - 2 * key_bytes_max(self.bytes.len()))
     }
 
-    /// Returns whether it has neither slots nor cells nor fences.
+    /// Returns whether the page has no slots, no cells and no fences.
     fn is_bare(&self) -> bool {
         let fields = [SLOTS, DEAD, LOW].map(|at| self.u16(at));
         fields == [0; 3]
@@ -282,7 +282,7 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// Returns its slots and cells. A search reads their bounds from the header once.
+    /// Returns its slots and cells. A search calls this once, so it reads the header only once.
     fn cells(&self) -> Cells<'a> {
         Cells {
             bytes: &self.bytes[..self.fences()],
@@ -295,7 +295,7 @@ impl<'a> Node<'a> {
         self.cells().of_slot(at)
     }
 
-    /// Returns the start of the fences, behind the cells.
+    /// Returns the start of the fences, after the cells.
     fn fences(&self) -> usize {
         let high = match self.u16(HIGH) {
             ENDLESS => 0,
@@ -349,13 +349,13 @@ impl<'a> Node<'a> {
         TableId(self.u32(TABLE))
     }
 
-    /// Returns the number of its newest operation.
+    /// Returns the operation number of the newest operation on the page.
     #[must_use]
     pub fn plsn(&self) -> Gsn {
         Gsn(self.u64(PLSN))
     }
 
-    /// Returns the number of its newest change of structure.
+    /// Returns the operation number of the page's newest change of structure.
     #[must_use]
     pub fn dlsn(&self) -> Gsn {
         Gsn(self.u64(DLSN))
@@ -373,14 +373,14 @@ impl<'a> Node<'a> {
         self.len() == 0
     }
 
-    /// Returns its low fence: no key is below it.
+    /// Returns the low fence: no key is below this bound.
     #[must_use]
     pub fn low(&self) -> &'a [u8] {
         let begin = self.bytes.len() - usize::from(self.u16(LOW));
         &self.bytes[begin..]
     }
 
-    /// Returns its high fence: all keys are below it. `None`: the page has no end.
+    /// Returns the high fence: all keys are below this bound. `None`: the page has no upper bound.
     #[must_use]
     pub fn high(&self) -> Option<&'a [u8]> {
         let begin = self.fences();
@@ -397,7 +397,7 @@ impl<'a> Node<'a> {
     /// Returns the slot of a key.
     ///
     /// # Errors
-    /// Returns the slot before which the key would be, if the page does not have the key.
+    /// If the page does not have the key: the slot at which the key would be inserted.
     pub fn find(&self, key: &[u8]) -> Result<usize, usize> {
         let cells = self.cells();
         let (mut from, mut to) = (0, self.len());
@@ -418,7 +418,7 @@ impl<'a> Node<'a> {
         self.cell(at).key
     }
 
-    /// Returns the value of a slot of a leaf or of the meta page.
+    /// Returns the value of a slot. The page is a leaf or the meta page.
     #[must_use]
     pub fn value(&self, at: usize) -> &'a [u8] {
         assert_ne!(self.kind(), Kind::Inner, "an inner page has children");
@@ -441,8 +441,8 @@ impl<'a> Node<'a> {
         self.child(at)
     }
 
-    /// Returns the bytes that a new cell and its slot may take, after the cells have been moved together. They leave
-    /// room for a high fence as long as the longest key.
+    /// Returns the number of bytes that are free for a new cell and its slot after the cells are moved together. Room
+    /// for the longest possible high fence stays reserved.
     #[must_use]
     pub fn room(&self) -> usize {
         let high = self.high().map_or(0, <[u8]>::len);
@@ -469,14 +469,13 @@ impl<'a> Node<'a> {
         usize::from(self.u16(CELLS)) - HEADER_BYTES - 2 * self.len()
     }
 
-    /// Returns the bytes that slots, cells and fences take.
+    /// Returns the number of bytes that slots, cells and fences take.
     #[must_use]
     pub fn used(&self) -> usize {
         self.bytes.len() - HEADER_BYTES - self.gap() - usize::from(self.u16(DEAD))
     }
 
-    /// Returns the slot at which a split leaves about the same number of bytes on either side. It is never the first
-    /// slot.
+    /// Returns the first slot of the right half for a split into two halves of about equal size. It is never slot 0.
     ///
     /// # Panics
     /// If the page has less than two slots.
@@ -498,11 +497,11 @@ impl<'a> Node<'a> {
         self.bytes
     }
 
-    /// Returns the bytes before the free space and the bytes behind it. Dead bytes, if there are any, are in the second
-    /// part.
+    /// Returns the bytes before the free space and the bytes after the free space. Dead bytes, if there are any, are in
+    /// the second part.
     #[must_use]
     pub fn parts(&self) -> (&'a [u8], &'a [u8]) {
-        // A free page has the number of the next free page where other pages have slots.
+        // A free page has the `Pid` of the next free page in the place of its slots.
         let words = if self.kind() == Kind::Free {
             2
         } else {

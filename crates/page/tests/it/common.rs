@@ -1,6 +1,6 @@
-//! Reads the worked examples of a format page.
+//! The worked examples of a document in docs/formats.
 
-/// Returns the bytes of each hex block of the page.
+/// Returns the bytes of each block of hex digits in the document `doc`.
 pub fn examples(doc: &str) -> Vec<Vec<u8>> {
     doc.split("```")
         .skip(1)

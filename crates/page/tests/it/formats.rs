@@ -1,4 +1,4 @@
-//! Tests the worked examples of the format pages, and records with random bytes and of random pages.
+//! Tests of the worked examples in docs/formats, of records with random bytes, and of records of random pages.
 
 use crate::common::examples;
 use perdura_base::{CkptEpoch, PageId, PartitionId, TableId, TxnId, Useq};
@@ -110,7 +110,7 @@ fn the_examples_of_the_record_format_round_trip() {
     }
 }
 
-/// Returns the examples of the transaction record, without the grammar's block.
+/// Returns the worked examples of transaction records from the format's document, without the document's grammar.
 fn txn_examples() -> Vec<Vec<u8>> {
     let examples = examples(TXN_RECORD_MD);
     assert_eq!(examples.len(), 6);

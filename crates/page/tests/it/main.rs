@@ -1,4 +1,4 @@
-//! Formats of pages and records, against their pages in docs/formats.
+//! Tests that pages and log records are encoded as the documents in docs/formats describe.
 
 mod common;
 mod formats;

@@ -1,4 +1,5 @@
-//! Tests the worked examples of the tree's page and of its double-write file, pages against a map, and damaged pages.
+//! Tests of tree pages: the worked examples of tree pages and of the double-write file; pages compared with a map;
+//! damaged pages.
 
 use crate::common::examples;
 use fastrand::Rng;
@@ -91,7 +92,7 @@ fn the_example_of_the_double_write_file_round_trips() {
         let newest = (at >= 32).then_some(Gsn(300));
         assert_eq!(newest_number(&damaged, DATABASE), newest, "byte {at}");
         if at < HEAD_BYTES - 4 {
-            // Under a right checksum, the damaged head is read or refused.
+            // With a corrected checksum, the damaged head is read or refused.
             let crc = crc32c(&damaged[..HEAD_BYTES - 4]);
             damaged[HEAD_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
             match BatchHead::decode(&damaged) {
@@ -163,7 +164,7 @@ fn split(bytes: &mut Box<[u8]>, map: &mut BTreeMap<Vec<u8>, Vec<u8>>, rng: &mut 
     if rng.bool() {
         *map = moved;
         *bytes = right;
-        // The right half continues at the place of the left half.
+        // The right half continues with the left half's `Pid`.
         bytes[8] = 3;
     }
 }

@@ -1,4 +1,5 @@
-//! The additions for a consistent image: the sequence numbers in its sections, and visits of pages out of turn.
+//! The parts of a sweep that only a consistent image needs: the sequence numbers in the image's sections, and visits of
+//! pages out of turn.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_usize;
@@ -22,8 +23,8 @@ impl Sweep {
         Some(pseq)
     }
 
-    /// If too many old page versions are kept in memory, visits pages that have some out of turn. Returns the partition
-    /// of those pages; `None` if none was visited.
+    /// Visits pages out of turn if memory keeps too many old page versions. Only pages with old versions are visited.
+    /// Returns the partition of the visited pages; `None` if none was visited.
     pub(super) fn visit_kept(
         &self,
         take: &mut impl FnMut(u32, PageId, Visit<'_>),
@@ -38,8 +39,9 @@ impl Sweep {
 }
 
 impl Checkpointer {
-    /// Gives up a running fuzzy sweep, because ordered frames are logged from now on and need a consistent image. A
-    /// sweep whose image the anchor may name already is kept: it visited all pages before the first ordered frame.
+    /// Gives up a running fuzzy sweep. Called before ordered frames are logged, because they need a consistent image.
+    /// A sweep is not given up if the anchor may already name its image. Such a sweep has visited all pages before the
+    /// first ordered frame.
     pub fn require_cuts(&mut self) {
         let is_fuzzy = match &self.activity {
             Activity::Idle => false,

@@ -1,7 +1,7 @@
-//! The end of a checkpoint: the anchor names the image, and only then the log is cut.
+//! The end of a checkpoint: the anchor names the image, and then the log is cut.
 //!
-//! The update that names the image also moves the anchor's archive section. So before the log is cut below that
-//! section, the anchor already says that the archive holds that part.
+//! The update that names the image also moves the anchor's archive section. So before a part of the
+//! log is cut, the anchor says that the archive holds this part.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, ImageSlot, Pos, Result};
@@ -34,9 +34,9 @@ impl Sweep {
 }
 
 impl Checkpointer {
-    /// Cuts the log below the cover of an image that the anchor names. The image counts even if segments and
-    /// directories cannot be removed now. [`clear_away`](Self::clear_away) removes them later, and returns the error to
-    /// the driver of the checkpoints if it cannot.
+    /// Removes the log that is not needed any more, now that the anchor names the sweep's image. The image counts even
+    /// if old log segments and directories cannot be removed now. In that case [`clear_away`](Self::clear_away) tries
+    /// again later.
     pub(super) fn cut_log(&mut self, sweep: &Sweep) -> Taken {
         self.leftover = Some(Leftover {
             slot: sweep.slot,
@@ -64,7 +64,7 @@ impl Checkpointer {
     /// runs: the end of that checkpoint removes them.
     ///
     /// # Errors
-    /// The disk's. The files that are left only take space, so the caller tries again later.
+    /// Errors of the disk. The remaining files do no harm except that they take space. The caller tries again later.
     pub fn clear_away(&mut self) -> Result<()> {
         if self.is_running() {
             return Ok(());
@@ -77,7 +77,7 @@ impl Checkpointer {
             return Ok(());
         };
         let (slot, k) = (*slot, *k);
-        // An archive may have been declared since the image was named.
+        // An archive may have been declared since the image was named, and it may need more of the log.
         let now = truncation_floor(&self.parts.anchor.get());
         let floor: Vec<Pos> = floor.iter().zip(&now).map(|(a, b)| *a.min(b)).collect();
         self.assert_named(slot, k, &floor);
@@ -88,8 +88,8 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Asserts I6, before the log is cut: the durable anchor names the image, and the floor lies at or before the
-    /// position at which a restart from that image begins.
+    /// Asserts invariant I6 (docs/how/concurrency.md) before the log is cut: the durable anchor names the image, and
+    /// `floor` lies at or before the positions where a restart from that image begins.
     fn assert_named(&self, slot: ImageSlot, k: CkptEpoch, floor: &[Pos]) {
         let anchor = self.parts.anchor.get();
         let image = anchor.image(slot);
@@ -104,7 +104,8 @@ impl Checkpointer {
         );
     }
 
-    /// Names the image in the anchor. Asserts I5: every record that the image reflects is durable.
+    /// Names the image in the anchor. Asserts invariant I5 (docs/how/concurrency.md): every record that the image
+    /// reflects is durable.
     pub(super) fn name_sweep(&mut self, sweep: &mut Sweep) -> Result<()> {
         if armed(Flaw::TruncateBeforeAnchor) {
             self.parts.wal.truncate(&sweep.covering.closed().begin)?;
@@ -143,7 +144,8 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Notes up to where an archive holds the log; see [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
+    /// Notes the end of the log that an archive holds; see
+    /// [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
     ///
     /// # Errors
     /// As [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).

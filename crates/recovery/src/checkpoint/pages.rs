@@ -1,4 +1,4 @@
-//! The sweep's pages: from memory to the staging buffer to the pages files.
+//! The copying of pages by a sweep: from memory to the staging buffer, then to the pages files.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
@@ -46,7 +46,7 @@ impl Checkpointer {
         Ok(Taken::worked(event, next))
     }
 
-    /// Gives up the sweep. Pages that were copied but may not be written are marked dirty again for the slot.
+    /// Gives up the sweep. Copied pages that perhaps were not written are marked dirty again for the slot.
     pub(crate) fn cancel_sweep(&mut self, sweep: &Sweep) {
         let tmp = format!("{}.tmp", directory_path(sweep.slot, sweep.k));
         // The unfinished directory would take space on a full disk. If it cannot be removed now, the next complete
@@ -62,7 +62,8 @@ impl Checkpointer {
         }
     }
 
-    /// Takes a step of writing the staged pages, from `run` on.
+    /// Writes, as one step, the next run of staged pages. The run begins at index `run`, and its pages lie side by side
+    /// in the file.
     fn write(
         &mut self,
         sweep: &mut Sweep,
@@ -128,8 +129,8 @@ impl Checkpointer {
         }
     }
 
-    /// Writes the staged pages from `run` on that lie side by side in the file. Returns the index of the first staged
-    /// page that is not written.
+    /// Writes the run of staged pages that begins at index `run`. The pages of a run lie side by side in the file.
+    /// Returns the index of the first staged page after the run.
     pub(super) fn write_run(
         &mut self,
         sweep: &mut Sweep,
@@ -171,8 +172,8 @@ impl Checkpointer {
         Ok(end)
     }
 
-    /// Ends a batch: continues with the next batch, or with the partition's section and the next
-    /// partition.
+    /// Ends a batch and returns the next phase. After a partition's last batch, first writes the partition's section of
+    /// the directory.
     pub(super) fn finish_batch(
         &mut self,
         sweep: &mut Sweep,

@@ -3,7 +3,7 @@
 //! Failing and giving up are events like any other. A checkpoint in `Anchor` or `Truncate` cannot be abandoned: the
 //! anchor may name its image already.
 
-/// The indices, in the list of shares, of the pages in memory and of the trees.
+/// The indices of the two shares in the list of shares: `HEAP` for the pages in memory, `TREES` for the trees.
 pub(super) const HEAP: usize = 0;
 pub(super) const TREES: usize = 1;
 
@@ -12,8 +12,7 @@ pub(super) const TREES: usize = 1;
 pub(crate) enum Phase {
     /// Copies pages of a partition under its latch.
     Copy { partition: u16, local: u32 },
-    /// Writes the staged pages from `run` on. `next_local` is `None` once the partition's last page
-    /// was visited.
+    /// Writes the staged pages from index `run` on. `next_local` is `None` once the partition's last page was visited.
     Write {
         partition: u16,
         next_local: Option<u32>,
@@ -35,7 +34,7 @@ pub(crate) enum Phase {
     Truncate,
 }
 
-/// A state of the checkpoint machine: a phase without its operands, or `Idle`.
+/// A state of a checkpoint: a phase without its operands, or `Idle`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     Idle,
@@ -59,7 +58,7 @@ pub(super) enum Event {
     Staged,
     /// Staged pages that lie side by side are written.
     RunWritten,
-    /// The batch is written, and pages are left to visit.
+    /// The batch is written, and the sweep has more pages to visit.
     BatchWritten,
     /// The batch is written, and it was the last batch of the last partition.
     LastBatchWritten,
@@ -76,11 +75,11 @@ pub(super) enum Event {
     NotDurable,
     /// The end marks are durable.
     Durable,
-    /// The anchor was refused for want of space.
+    /// The update of the anchor was refused for want of space.
     Refused,
     /// The anchor names the image.
     Named,
-    /// The log is cut as far as the disk allowed.
+    /// The log is cut, except parts that the disk failed to remove.
     Truncated,
     /// A step failed.
     Fail,
@@ -89,7 +88,8 @@ pub(super) enum Event {
 }
 
 impl Phase {
-    /// Returns the index of the share that the phase belongs to. `None`: the phase comes after those of all shares.
+    /// Returns the index of the share that the phase belongs to. `None`: the phase comes after the phases of all
+    /// shares.
     pub(super) fn share(self) -> Option<usize> {
         match self {
             Phase::Copy { .. } | Phase::Write { .. } | Phase::SyncPages | Phase::Directory => {
@@ -165,7 +165,8 @@ impl Stage {
     /// Returns the state after an event.
     ///
     /// # Panics
-    /// If the event cannot happen in this state. That is a bug of the machine, not a fault of the disk or the caller.
+    /// If the event cannot happen in this state. Such an event is a bug of the checkpointer, not a fault of the disk or
+    /// the caller.
     pub(super) fn advance(self, event: Event) -> Stage {
         self.after(event)
             .unwrap_or_else(|| panic!("{event:?} of a checkpoint that is {self:?}"))

@@ -1,4 +1,4 @@
-//! Pins: an image that is being copied is not overwritten.
+//! Pins, which keep checkpoints from overwriting an image while it is copied.
 
 use std::sync::Arc;
 

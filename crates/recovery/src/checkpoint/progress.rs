@@ -30,8 +30,8 @@ pub struct CheckpointStats {
     pub last_bytes: u64,
     /// Duration of the newest complete checkpoint, microseconds.
     pub last_us: u64,
-    /// The time at which the newest complete checkpoint ended, microseconds since 1970; 0 if none has ended since the
-    /// start.
+    /// The end time of the newest complete checkpoint, microseconds since 1970. 0 before the first complete checkpoint
+    /// after the start.
     pub last_end_us: u64,
     /// True if a checkpoint is running.
     pub running: bool,

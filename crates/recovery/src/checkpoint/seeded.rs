@@ -7,8 +7,8 @@ use perdura_heap::Reader;
 use super::{Checkpointer, Sweep};
 
 impl Sweep {
-    /// A seeded bug: opens the cut in one partition after the other, each under its own latch, instead of under all
-    /// latches at once.
+    /// A seeded bug: opens the cut partition by partition, each time under one latch. The correct code opens the cut
+    /// under all latches at once.
     pub(super) fn cut_late(&mut self, id: PartitionId) {
         let (k, slot) = (self.k, self.slot);
         if let Some(cut) = &mut self.cut {
@@ -18,7 +18,8 @@ impl Sweep {
 }
 
 impl Checkpointer {
-    /// A seeded bug: copies pages as they are at the time of the write, which is how the paper copies "asynchronously".
+    /// A seeded bug: copies staged pages again at the time of the write, with the changes since they were staged. The
+    /// paper copies "asynchronously", which has this effect.
     pub(super) fn recopy(&mut self, id: PartitionId, staged: std::ops::Range<usize>) {
         for at in staged {
             let copy = &mut self.staging[at * PAGE_BYTES..(at + 1) * PAGE_BYTES];

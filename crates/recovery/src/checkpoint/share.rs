@@ -1,4 +1,4 @@
-//! The share of a component in a checkpoint.
+//! The *share* of a component in a checkpoint: the component's steps, and the component's entry in the anchor.
 
 use perdura_base::{Pos, Result};
 
@@ -10,20 +10,22 @@ pub(crate) trait Share: Sync {
     /// Takes one step of a checkpoint, in a phase that belongs to the component.
     ///
     /// # Errors
-    /// The disk's: the checkpoint is cancelled.
+    /// Errors of the disk, which cancel the checkpoint.
     fn step(&self, machine: &mut Checkpointer, sweep: &mut Sweep, phase: Phase) -> Result<Taken>;
 
-    /// Gives up its part of a checkpoint: marks pages dirty again that may not be on disk.
+    /// Gives up the component's part of a checkpoint. Marks each page that is perhaps not on disk as
+    /// dirty again.
     fn cancel(&self, machine: &mut Checkpointer, sweep: &Sweep);
 
-    /// Enters its part of a checkpoint in the anchor. Called once everything that the part reflects is durable.
+    /// Updates `anchor` with the component's part of a checkpoint. Called after everything that the part reflects has
+    /// become durable.
     ///
     /// # Panics
     /// If the component's part has not ended.
     fn name_in(&self, anchor: &mut Anchor, parts: &CheckpointParts, sweep: &Sweep);
 
-    /// Returns, for each stream, the position from which the component needs the log, apart from the window's cover.
-    /// Empty: it needs no more. Called before the end marks are appended.
+    /// Returns, for each stream, the first log position that the component needs. The checkpoint extends its cover back
+    /// to this position. Empty: the cover is enough. Called before the end marks are appended.
     fn needs(&self, _: &CheckpointParts) -> Vec<Option<Pos>> {
         Vec::new()
     }

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use perdura_heap::Shape;
 
-/// A key, its expiry time and its value.
+/// A key with an expiry time and a value.
 pub struct KeyContent<'a> {
     /// The key.
     pub key: Cow<'a, [u8]>,
-    /// The time at which the key expires, milliseconds since 1970. `None`: never.
+    /// The key's expiry time, milliseconds since 1970. `None`: never.
     pub expiry_ms: Option<u64>,
     /// Its value. `None`: the row does not parse, or it is the head of a collection that does not exist.
     pub value: Option<Value<'a>>,
@@ -18,7 +18,7 @@ pub struct KeyContent<'a> {
 pub enum Value<'a> {
     /// A string.
     String(Cow<'a, [u8]>),
-    /// A collection that is packed into one row. The layer above the component defines the packed form.
+    /// A collection in one row. The layer above the component defines the packed form.
     Packed(Shape, Cow<'a, [u8]>),
     /// A row of a tree.
     Row(&'a [u8]),
@@ -32,7 +32,7 @@ pub struct Elements<'a> {
     pub shape: Shape,
     /// The number of its elements.
     pub count: u64,
-    /// The elements. Those of a list come in the list's order, those of other collections in any order.
+    /// The elements. Elements of a list come in the list's order, elements of other collections in any order.
     pub each: Box<dyn Iterator<Item = Element<'a>> + 'a>,
 }
 

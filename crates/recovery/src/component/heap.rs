@@ -14,7 +14,7 @@ use crate::checkpoint::{CheckpointParts, Checkpointer, Phase, Share, Sweep, Take
 use crate::findings::Findings;
 use crate::options::RestartOptions;
 
-/// The component.
+/// The component of the pages in memory.
 pub(super) struct HeapPages;
 
 impl Share for HeapPages {
@@ -44,7 +44,7 @@ impl Component for HeapPages {
 }
 
 /// Passes every key of every table to `take`, with the value that a client reads. Tables come in ascending order. Every
-/// latch is held meanwhile, so all values are as of one moment.
+/// latch is held until the end, so all values are from one moment.
 ///
 /// # Errors
 /// The first error of `take`; [`Error::Corrupt`] if a row that an index names cannot be read.
@@ -115,8 +115,8 @@ fn value_of<'a>(
     }
 }
 
-/// Returns an element without the bytes that its collection adds to its row. The field of a list's row is left out: it
-/// is an order number, not data.
+/// Returns an element without the bytes that the collection adds to the element's row. The field of a list's row is
+/// left out, because it only orders the items.
 fn element<'a>(shape: Shape, row: &RowRef<'a>) -> Element<'a> {
     let none = Cow::Borrowed(&[][..]);
     let (name, value, score) = match shape {

@@ -11,7 +11,7 @@ use crate::findings::Findings;
 use crate::options::RestartOptions;
 use crate::tree::contents::walk;
 
-/// The component.
+/// The component of the trees' pages.
 pub(super) struct TreePages;
 
 impl Share for TreePages {

@@ -1,10 +1,10 @@
-//! Numbered frames as text: operations on rows of a tree, and records of its pages.
+//! Numbered frames as text: operations on the rows of a tree, and records of the tree's pages.
 
 use perdura_base::num::to_u64;
 use perdura_formats::operation::{self, Act, RowChange};
 use perdura_formats::tree_record::{PageChange, TreeRecord};
 
-/// The most bytes of a key that are shown.
+/// The maximum number of bytes of a key that are shown.
 const KEY_BYTES_SHOWN: usize = 24;
 
 /// Describes a frame of operations in one line.
@@ -41,7 +41,7 @@ fn shown_row(row: &RowChange<'_>) -> String {
     )
 }
 
-/// Describes a record of the tree in one line.
+/// Describes a record of a tree's pages in one line.
 pub(crate) fn tree(payload: &[u8]) -> String {
     let (gsn, record) = match TreeRecord::decode(payload) {
         Ok(decoded) => decoded,

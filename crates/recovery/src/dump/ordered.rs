@@ -8,7 +8,7 @@ use perdura_formats::ordered::{At, CommandFrame, Effect, Malformed, Op};
 use perdura_wal::{Frame, FrameKind};
 use serde::Serialize;
 
-/// An ordered frame: its partitions with its number in each, and its command or its effects.
+/// An ordered frame as text: the partitions, the sequence number in each partition, and the command or the effects.
 #[derive(Debug, Default, Serialize)]
 pub struct DumpedOrdered {
     parts: Vec<ShownPart>,
@@ -39,7 +39,7 @@ struct ShownCommand {
 struct ShownEffect {
     op: &'static str,
     table: u32,
-    /// The partition of the effects. `None`: all partitions of the frame.
+    /// The partition of the effect. `None`: all partitions of the frame.
     partition: Option<u16>,
     key: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,8 +49,8 @@ struct ShownEffect {
 }
 
 impl DumpedOrdered {
-    /// Reads a frame. If the frame does not parse, the result has everything before the fault, and says what the fault
-    /// is.
+    /// Reads a frame. If the frame does not parse, the result has everything before the fault, and `malformed`
+    /// describes the fault.
     pub(crate) fn of(frame: &Frame<'_>) -> DumpedOrdered {
         let mut shown = DumpedOrdered::default();
         if let Err(why) = shown.read(frame) {

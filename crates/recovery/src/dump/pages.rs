@@ -5,7 +5,7 @@ use perdura_page::{Change, TxnRecord, Update, decode_txn_record};
 
 use super::{DumpedRecord, FrameDump, MALFORMED};
 
-/// Describes a group: its records.
+/// Describes the records of a group.
 pub(crate) fn group(payload: &[u8]) -> FrameDump {
     let group = decode_group(payload);
     FrameDump {
@@ -25,7 +25,7 @@ fn record(record: PageRecord<'_>) -> DumpedRecord {
     }
 }
 
-/// Describes a record of a transaction in one line.
+/// Describes a record of an interleaved transaction in one line.
 pub(crate) fn txn_record(payload: &[u8]) -> String {
     match decode_txn_record(payload) {
         None => MALFORMED.into(),

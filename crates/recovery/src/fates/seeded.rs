@@ -1,5 +1,5 @@
-//! The seeded bug of algorithm 3 as printed: the tables CTT and ATT with a BackupID of one bit; see
-//! [`perdura_base::flaw`].
+//! A seeded bug: algorithm 3 exactly as the paper prints it, with the tables CTT and ATT and a BackupID of one bit.
+//! See [`perdura_base::flaw`].
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::Backward;
 use crate::base::begun_by;
 use crate::rule::{Fate, Gate, ImageKind, Skip};
 
-/// The state of the algorithm as printed: the phase of the scan, and ATT, the table of active transactions.
+/// The state of the paper's algorithm: the phase of the scan, and the table of active transactions (ATT).
 #[derive(Default)]
 pub(super) struct Printed {
     phase: Phase,
@@ -28,14 +28,15 @@ enum Phase {
     BeforeBegin,
 }
 
-/// Returns whether the algorithm as printed replaces the rule of this crate.
+/// Returns whether a seeded bug makes the restart use the paper's algorithm and not the rule of this crate.
 fn is_armed() -> bool {
     armed(Flaw::PrintedRule) || armed(Flaw::ListRace)
 }
 
 impl Backward {
-    /// Notes a mark of a checkpoint, which only the printed algorithm uses. The end mark of the image's checkpoint
-    /// lists the active transactions. They are open, except those that committed after the mark.
+    /// Notes a checkpoint's begin or end mark, which only the paper's algorithm uses. The end mark of the image's
+    /// checkpoint lists the active transactions. Of these, the transactions that did not commit after the mark go into
+    /// ATT.
     pub(crate) fn note_mark(&mut self, frame: Frame<'_>, image: ImageKind) {
         let ImageKind::Sweep(k) = image else { return };
         match frame.kind.role() {
@@ -75,8 +76,8 @@ impl Printed {
         }
     }
 
-    /// Returns what the printed algorithm does with a change of `txn`; `None` if the algorithm is not in force. The
-    /// BackupID is the parity of the tag.
+    /// Returns the decision of the paper's algorithm about a change of `txn`. `None`: the restart does not use the
+    /// paper's algorithm. The BackupID is the parity of the tag.
     pub fn gate(
         &self,
         txn: TxnId,

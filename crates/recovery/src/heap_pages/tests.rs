@@ -1,4 +1,4 @@
-//! Tests of the heap's part in a restart, in a checkpoint and in a listing of contents.
+//! Tests of the heap's code that a restart, a checkpoint or a listing of contents uses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -86,8 +86,8 @@ fn partitions() -> impl Iterator<Item = PartitionId> {
 }
 
 impl Tested {
-    /// Runs a whole sweep, at most three pages under one latch. `image` holds the slot's old contents, which the sweep
-    /// overwrites.
+    /// Runs a whole sweep, which visits at most three pages each time it holds the latch. `image` holds the slot's old
+    /// contents, which the sweep overwrites.
     fn sweep_into(&self, image: &mut Image, slot: ImageSlot, k: CkptEpoch) {
         self.0.set_ckpt_epoch(k);
         self.visit_all(image, slot, k);
@@ -280,7 +280,7 @@ fn data(heap: &Heap) -> Data<'_> {
     }
 }
 
-/// Returns the rows that [`Data::contents`] lists, by the first byte of each key and value.
+/// Returns the rows that [`Data::contents`] lists. Only the first byte of each key and each value is returned.
 fn listed(heap: &Heap) -> BTreeMap<u8, u8> {
     let mut rows = BTreeMap::new();
     let listed = data(heap).contents(&mut |_, content| {

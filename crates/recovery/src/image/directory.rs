@@ -22,14 +22,14 @@ pub struct DirEntry {
     pub epoch: CkptEpoch,
     /// The page's update number, as it is in the image.
     pub useq: Useq,
-    /// CRC-32C of page number and bytes.
+    /// CRC-32C of the page's id and bytes.
     pub crc: u32,
     /// XOR-linear digest of the logged region.
     pub digest: u64,
 }
 
 impl DirEntry {
-    /// Makes the entry of a page that checkpoint `k` writes.
+    /// Makes the directory entry of a page that checkpoint `k` writes.
     #[must_use]
     pub fn describe(page: PageId, bytes: &[u8], k: CkptEpoch, summer: &PageSummer) -> DirEntry {
         DirEntry {
@@ -73,14 +73,14 @@ impl Default for PageSummer {
     }
 }
 
-/// The entries of one image, in memory, by partition and then by local page index.
+/// The entries of one image, in memory. Each partition has a list of entries, in the order of local page indexes.
 #[derive(Debug, Clone, Default)]
 pub struct Directory {
     parts: Vec<Vec<DirEntry>>,
 }
 
 impl Directory {
-    /// Returns a directory that lists nothing.
+    /// Returns a directory without entries.
     #[must_use]
     pub fn empty(partitions: u16) -> Self {
         Directory {
@@ -123,8 +123,8 @@ impl Directory {
         to_u64(self.parts.iter().map(present).sum())
     }
 
-    /// Returns the digests of a partition's present pages, each bound to its page, ascending by
-    /// page.
+    /// Returns the digest of each present page of a partition, in ascending order of pages. Each digest is bound to the
+    /// page's id.
     pub fn bound_digests(
         &self,
         partition: PartitionId,
@@ -138,7 +138,7 @@ impl Directory {
         })
     }
 
-    /// Returns the XOR of all present pages' digests, each bound to its page.
+    /// Returns the XOR of the digests of all present pages. Each digest is bound to the page's id.
     #[must_use]
     pub fn proof(&self, geometry: &Geometry) -> u64 {
         let all = (0..geometry.partitions).map(PartitionId);
@@ -178,8 +178,8 @@ impl Directory {
         out
     }
 
-    /// Reads a section's entries into this directory and returns the sidecar's bytes. `r` is behind the sequence
-    /// number, if there is one.
+    /// Reads a section's entries into this directory and returns the sidecar's bytes. `None`: the section is malformed.
+    /// `r` is positioned at the count of entries, after the partition's sequence number (if any).
     pub(super) fn decode_section<'a>(
         &mut self,
         partition: PartitionId,

@@ -1,4 +1,4 @@
-//! The directory file of an image: written section by section, read back, removed.
+//! The directory file of an image: its writer, its reader, and the removal of old files.
 
 use std::sync::Arc;
 
@@ -26,15 +26,15 @@ pub struct DirectoryWriter {
     sections: u16,
 }
 
-/// Bytes of a head's fields. The table of sections follows them.
+/// Bytes of the fixed fields at the start of a directory's head. The table of sections follows them.
 const HEAD_FIELDS_BYTES: usize = 40;
-/// The offsets of bytes in the head that a reader ignores: see docs/formats/image.md.
+/// The offsets of the bytes of the head that a reader ignores: see docs/formats/image.md.
 const IGNORED: [usize; 5] = [7, FLAGS_AT, 37, 38, 39];
-/// The offset of the flags. `CONSISTENT` is the flag of an image whose pages are all of one instant.
+/// The offset of the flags in the head. `CONSISTENT` marks an image in which all pages show the state at one instant.
 const FLAGS_AT: usize = 36;
 const CONSISTENT: u8 = 1;
 
-/// Returns the size of a directory's head before it is padded, bytes.
+/// Returns the size of a directory's head without its padding, bytes.
 fn head_bytes(partitions: u16) -> usize {
     HEAD_FIELDS_BYTES + 20 * usize::from(partitions) + 4
 }
@@ -92,8 +92,8 @@ impl DirectoryWriter {
         })
     }
 
-    /// Notes that the image is consistent, so each section begins with its partition's sequence number. Called before
-    /// the first section.
+    /// Marks the image as consistent: each section then begins with its partition's sequence number. Must be called
+    /// before the first section is added.
     pub fn mark_consistent(&mut self) {
         assert_eq!(self.sections, 0, "all sections have one form");
         self.head[FLAGS_AT] |= CONSISTENT;
@@ -114,8 +114,8 @@ impl DirectoryWriter {
         Ok(())
     }
 
-    /// Completes the file and renames it to its final name. Both are durable on return. Returns the CRC that the anchor
-    /// stores.
+    /// Completes the file and renames it to its final name. The file and its name are durable on return. Returns the
+    /// head's CRC, which the anchor stores.
     pub fn finish(mut self) -> Result<u32> {
         assert_eq!(
             self.sections, self.partitions,
@@ -138,7 +138,7 @@ impl DirectoryWriter {
     }
 }
 
-/// Removes all directory files of a slot except that of checkpoint `k`, and unfinished files.
+/// Removes all directory files of a slot, also unfinished files, except the file of checkpoint `k`.
 pub fn remove_old_directories(disk: &dyn Disk, slot: ImageSlot, k: CkptEpoch) -> Result<()> {
     let keep = directory_path(slot, k);
     for name in disk.list(folder(slot))? {
@@ -154,7 +154,7 @@ pub fn remove_old_directories(disk: &dyn Disk, slot: ImageSlot, k: CkptEpoch) ->
     Ok(())
 }
 
-/// A directory as it was read back, with the sidecar of each partition.
+/// A directory that was loaded from its file, and the sidecar of each partition.
 pub struct LoadedDirectory {
     /// The entries.
     pub directory: Directory,
@@ -169,7 +169,7 @@ pub struct LoadedDirectory {
 /// Reads and checks the directory of the checkpoint that the anchor names for a slot.
 ///
 /// # Errors
-/// [`Error::Corrupt`], which names the fault; the caller then falls back to the other image.
+/// [`Error::Corrupt`], which names the fault. The caller then uses the other image.
 pub fn read_directory(
     disk: &dyn Disk,
     anchor: &Anchor,
@@ -222,7 +222,7 @@ impl Listing<'_> {
         )
     }
 
-    /// Reads the head, and returns it without its checksum and padding.
+    /// Reads and checks the head. Returns it without its checksum and padding.
     fn read_head(&self, anchor: &Anchor, slot: ImageSlot) -> Result<Vec<u8>> {
         let geometry = self.geometry;
         let mut head = vec![0; to_usize(head_room(geometry.partitions))];
@@ -258,7 +258,8 @@ impl Listing<'_> {
         Ok(head)
     }
 
-    /// Reads the section whose entry comes next in the head's table.
+    /// Reads the section of `partition` into `out`. `table` reads the list of sections in the head. Its position is the
+    /// entry of this section.
     fn read_section(
         &self,
         table: &mut Reader<'_>,

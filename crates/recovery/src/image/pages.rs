@@ -18,11 +18,11 @@ pub struct ImageFile {
 }
 
 impl ImageFile {
-    /// Creates the folder and an empty pages file. Both are durable on return. `number` is the disk's number among the
-    /// image disks.
+    /// Creates the folder and an empty pages file. Both are durable on return. `number` is the index of `disk` among
+    /// the image disks.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     pub fn create(disk: &dyn Disk, slot: ImageSlot, uuid: &Uuid, number: u8) -> Result<()> {
         disk.make_dir(folder(slot))?;
         let tmp = format!("{}.tmp", pages_path(slot));
@@ -50,11 +50,11 @@ impl ImageFile {
         Ok(ImageFile { file, number })
     }
 
-    /// Opens the pages file of a slot whose pages are all about to be rewritten. If the header fails its check, it is
-    /// rewritten too.
+    /// Opens the pages file of a slot. The caller is about to rewrite all pages, so a header that fails its check is
+    /// rewritten here.
     ///
     /// # Errors
-    /// [`Error::Foreign`] for another database's file; the disk's.
+    /// [`Error::Foreign`] for a foreign database's file. Errors of the disk.
     pub fn open_to_rewrite(
         disk: &dyn Disk,
         slot: ImageSlot,
@@ -72,7 +72,7 @@ impl ImageFile {
         Ok(ImageFile { file, number })
     }
 
-    /// Returns the number, among the image disks, that its disk had when the database was made.
+    /// Returns the index of this file's disk among the image disks, as it was when the database was made.
     #[must_use]
     pub fn disk_number(&self) -> u8 {
         self.number
@@ -88,7 +88,8 @@ impl ImageFile {
         self.file.write_at(first.offset(), bytes)
     }
 
-    /// Reads pages that lie side by side in the file. Does not check them: the caller compares them with the directory.
+    /// Reads pages that lie side by side in the file, beginning at `first`. Returns how many bytes were read. The
+    /// caller compares the pages with the directory.
     pub fn read(&self, first: Place, bytes: &mut [u8]) -> Result<usize> {
         debug_assert!(
             bytes.len().is_multiple_of(perdura_base::limits::PAGE_BYTES),
@@ -112,7 +113,7 @@ impl ImageFile {
 /// The offset of the disk's number in the header of a pages file.
 const DISK_NUMBER: usize = 7;
 
-/// Appends the fields of a pages file's header, without its zeros and its checksum.
+/// Appends the fields of a pages file's header, without the header's zeros and checksum.
 fn put_pages_header(out: &mut Vec<u8>, slot: ImageSlot, uuid: &Uuid, number: u8) {
     out.put(b"PIMG");
     out.put_u16(FORMAT_VERSION);
@@ -121,7 +122,7 @@ fn put_pages_header(out: &mut Vec<u8>, slot: ImageSlot, uuid: &Uuid, number: u8)
     out.put(&uuid.0);
 }
 
-/// Returns whether the bytes are a header as [`encode_pages_header`] returns it for these fields.
+/// Returns whether `head` is a valid header with these fields.
 fn is_pages_header(head: &[u8], slot: ImageSlot, uuid: &Uuid, number: u8) -> bool {
     let mut fields = Vec::with_capacity(32);
     put_pages_header(&mut fields, slot, uuid, number);

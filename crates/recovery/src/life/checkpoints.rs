@@ -1,4 +1,4 @@
-//! The checkpoint machine of an open database, stepped by one caller at a time.
+//! The checkpoint machine of an open database: the state machine that takes checkpoints. One caller steps it at a time.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::checkpoint::{CheckpointProgress, CheckpointStats, Checkpointer, Pin};
 use crate::flush::flush_all;
 use crate::sweep_digest::SweepDigest;
 
-/// The checkpoint machine, stepped by one caller at a time.
+/// The checkpoint machine with a lock, so that one caller at a time steps the machine.
 pub struct Checkpoints {
     wal: Arc<Wal>,
-    /// A step holds this lock while it holds one latch or performs one I/O.
+    /// The machine. A step holds this lock only for as long as it holds one latch or does one I/O.
     machine: Mutex<Checkpointer>,
     figures: Arc<Mutex<CheckpointStats>>,
     newest: Arc<Mutex<Option<Arc<SweepDigest>>>>,
@@ -21,7 +21,8 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Wraps the machine of a new life. `chain_is_long`: the anchor's chain should be shortened by checkpoints.
+    /// Wraps the machine of a new life. `chain_is_long` says whether checkpoints should shorten the anchor's chain of
+    /// closed lives.
     pub(super) fn new(wal: Arc<Wal>, machine: Checkpointer, chain_is_long: bool) -> Checkpoints {
         Checkpoints {
             wal,
@@ -64,7 +65,7 @@ impl Checkpoints {
     /// another caller uses the machine.
     ///
     /// # Errors
-    /// The disk's; the caller tries again later.
+    /// Errors of the disk. The caller tries again later.
     pub fn clear_away(&self) -> Result<()> {
         match self.machine.try_lock() {
             Some(mut machine) => machine.clear_away(),
@@ -72,7 +73,7 @@ impl Checkpoints {
         }
     }
 
-    /// Notes up to where an archive holds the log; no checkpoint cuts the log beyond that. See
+    /// Stores the end of the archived log. Every checkpoint keeps the log after that end. See
     /// [`AnchorCell::set_archived`](crate::AnchorCell::set_archived).
     ///
     /// # Errors
@@ -81,14 +82,15 @@ impl Checkpoints {
         self.machine.lock().set_archived(end)
     }
 
-    /// Gives up the running checkpoint, unless the anchor may name its image already. Returns whether a checkpoint was
-    /// given up.
+    /// Gives up the running checkpoint, unless the anchor may already name the checkpoint's image. Returns whether a
+    /// checkpoint was given up.
     pub fn abandon(&self) -> bool {
         self.machine.lock().abandon()
     }
 
-    /// Gives up a running fuzzy sweep; later checkpoints are cuts. To be called after the first key-addressed table is
-    /// attached and before the table's first ordered frame is logged.
+    /// Gives up a running fuzzy sweep. From then on, each checkpoint is a consistent cut: it copies all pages as of one
+    /// instant. Must be called after the first key-addressed table is attached, and before that table's first ordered
+    /// frame is logged.
     pub fn require_cuts(&self) {
         self.machine.lock().require_cuts();
     }
@@ -107,16 +109,19 @@ impl Checkpoints {
         self.begin()?;
         loop {
             match self.step()? {
-                CheckpointProgress::Idle | CheckpointProgress::Done => return Ok(()),
+                CheckpointProgress::Idle | CheckpointProgress::Done => {
+                    assert!(!self.is_running(), "the checkpoint has ended");
+                    return Ok(());
+                }
                 CheckpointProgress::Working(_) => {}
                 CheckpointProgress::Waiting => flush_all(&self.wal)?,
             }
         }
     }
 
-    /// If the anchor's chain has grown long, takes two checkpoints. After them neither image needs the log of the old
-    /// incarnations. Called after a restart, before the database takes work. If a disk's error cancels a checkpoint,
-    /// the database serves all the same, and the next restart tries again.
+    /// Takes two checkpoints if the anchor's chain of closed lives is long. After these checkpoints, no image needs the
+    /// log of the closed lives. Called after a restart, before the database accepts transactions. An error of a disk
+    /// cancels the checkpoint and is ignored: the next restart tries again.
     ///
     /// # Errors
     /// The log has stopped.
@@ -128,13 +133,13 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Returns the digest of the newest image. `None`: it is not known yet. Never waits for a step.
+    /// Returns the digest of the newest image, without waiting for a step. `None`: the digest is not known yet.
     #[must_use]
     pub fn newest_digest(&self) -> Option<Arc<SweepDigest>> {
         self.newest.lock().clone()
     }
 
-    /// Returns the statistics. Never waits for a step.
+    /// Returns the statistics, without waiting for a step.
     #[must_use]
     pub fn stats(&self) -> CheckpointStats {
         *self.figures.lock()

@@ -1,4 +1,4 @@
-//! Seeded bugs of loading an image that need code; see [`perdura_base::flaw`].
+//! The code of a seeded bug in loading an image; see [`perdura_base::flaw`].
 
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::{PartitionId, Result};
@@ -12,7 +12,7 @@ impl ImagePlan {
     /// A seeded bug: loads pages that are in the files but not in the image's directory.
     ///
     /// # Errors
-    /// The disk's.
+    /// Errors of the disk.
     #[cold]
     pub(super) fn load_junk(&self, heap: &Heap) -> Result<()> {
         let Some(files) = self.slot.and_then(|slot| self.files.get(&slot)) else {

@@ -1,5 +1,5 @@
-//! Decides whether a frame is played. To do so, compares its numbers with the image's numbers and with those of the
-//! frames before it.
+//! Decides whether a frame is played. Compares the frame's sequence number in each of its partitions with the image's
+//! number and with the numbers of earlier frames.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, PartitionId, Result};
@@ -10,19 +10,19 @@ use super::refuse;
 use crate::families::Family;
 use crate::rule::wanted;
 
-/// The frames of one epoch that are to be played, and their places in the partitions' queues.
+/// The frames of one epoch that are to be played, and their order in the partitions' queues.
 pub(super) struct Admitted {
     pub entries: Vec<Entry>,
-    /// Pairs of a partition and the index of an entry. Those of one partition are in the order of the partition's
-    /// numbers.
+    /// Each element: a partition, and the index in `entries` of a frame of this partition. Elements with the same
+    /// partition are in the order of the frames' sequence numbers there.
     pub places: Vec<(PartitionId, usize)>,
 }
 
-/// The state of the decisions: the numbers of the image and of the frames so far.
+/// The state from which frames are admitted: the sequence numbers of the image and of the frames admitted so far.
 pub(super) struct Admission {
-    /// The number of each partition that the image reflects.
+    /// For each partition, the highest sequence number that the image reflects.
     image: Vec<u64>,
-    /// The highest number of each partition so far.
+    /// For each partition, the highest sequence number in the image and in the frames admitted so far.
     newest: Vec<u64>,
     target: Epoch,
     has_player: bool,
@@ -42,8 +42,8 @@ impl Admission {
         }
     }
 
-    /// Returns the number of frames that the image reflects, the bytes of all frames, and the highest number of each
-    /// partition.
+    /// Returns three figures: how many frames the image reflects, how many bytes all frames have, and the highest
+    /// sequence number in each partition.
     pub fn into_figures(self) -> (u64, u64, Vec<u64>) {
         assert!(
             self.newest.iter().zip(&self.image).all(|(n, i)| n >= i),
@@ -52,11 +52,11 @@ impl Admission {
         (self.reflected, self.bytes, self.newest)
     }
 
-    /// Decides about the frames of one epoch. Returns those that are to be played.
+    /// Decides which frames of one epoch are played, and returns these frames.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a frame that the image reflects in part, or if a partition's numbers have a gap or a
-    /// duplicate. [`Error::Usage`] for a frame to play without a player.
+    /// [`Error::Corrupt`] for a frame that the image reflects only in part, or if a partition's numbers have a gap or a
+    /// duplicate. [`Error::Usage`] if there is a frame to play and no player.
     pub fn admit(&mut self, entries: Vec<Entry>) -> Result<Admitted> {
         let mut kept = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -78,6 +78,10 @@ impl Admission {
         for ((partition, pseq), index) in &numbered {
             self.follow(*partition, *pseq, &kept[*index])?;
         }
+        debug_assert!(
+            numbered.windows(2).all(|two| two[0].0 < two[1].0),
+            "the numbers of a partition rise"
+        );
         if let Some(((..), first)) = numbered.first().filter(|_| !self.has_player) {
             return Err(unplayable(&mut kept[*first]));
         }
@@ -85,6 +89,11 @@ impl Admission {
             .into_iter()
             .map(|((partition, _), index)| (partition, index))
             .collect();
+        debug_assert_eq!(
+            places.len(),
+            kept.iter().map(|entry| entry.parts().len()).sum::<usize>(),
+            "each partition of each frame has a place"
+        );
         if armed(Flaw::ColumnImagesUnordered) {
             places.reverse();
         }
@@ -94,8 +103,8 @@ impl Admission {
         })
     }
 
-    /// Returns whether the image reflects a frame. Fails if the image reflects the frame's numbers in some of its
-    /// partitions and not in all.
+    /// Returns whether the image reflects a frame. Fails if the image reflects the frame in some of the frame's
+    /// partitions but not in all.
     fn is_reflected(&self, entry: &Entry) -> Result<bool> {
         let mut has = 0;
         for (partition, pseq) in entry.parts() {
@@ -136,7 +145,8 @@ impl Admission {
         ))
     }
 
-    /// Takes the next number of a partition. Fails if it is not one more than the number before.
+    /// Stores `pseq` as the newest sequence number of a partition. Fails if `pseq` is not the previous newest number
+    /// plus one.
     fn follow(&mut self, partition: PartitionId, pseq: u64, entry: &Entry) -> Result<()> {
         let newest = &mut self.newest[usize::from(partition.0)];
         let expected = *newest + 1;
@@ -161,7 +171,7 @@ impl Admission {
     }
 }
 
-/// Returns the error for a frame that is to be played when there is no player.
+/// Returns the error for a frame that is to be played although there is no player.
 #[cold]
 fn unplayable(entry: &mut Entry) -> Error {
     let family = entry.head.family;

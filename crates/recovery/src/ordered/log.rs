@@ -1,7 +1,7 @@
 //! The ordered frames of all streams, epoch by epoch.
 //!
-//! Within a stream epochs never decrease, not even from life to life. So once the frames of all earlier epochs have
-//! been taken, those of the next epoch are at the heads of the streams.
+//! Within a stream epochs never decrease, not even from one life of the database to the next. Each stream has a next
+//! frame, the first that was not taken yet. The next epoch is the lowest epoch of these frames.
 
 use perdura_base::Result;
 use perdura_formats::OrderedPayload;
@@ -16,28 +16,28 @@ use crate::report::Progress;
 use crate::route::foreign;
 use crate::streams::UNIT_BYTES;
 
-/// A frame that was read.
+/// A frame from the log.
 pub(super) struct Entry {
     pub head: EntryHead,
     pub bytes: FrameBytes,
 }
 
-/// The decoded part of a frame, which is kept beside its bytes.
+/// The decoded head of a frame, which is kept in addition to the frame's bytes.
 pub(super) struct EntryHead {
     pub family: Family,
     pub origin: Origin,
     numbers: OrderedHead,
-    /// The offset of its body in its payload.
+    /// The offset of the frame's body in the frame's payload.
     body: usize,
 }
 
 impl Entry {
-    /// Returns its partitions, and its number in each.
+    /// Returns the frame's partitions, and the frame's sequence number in each.
     pub fn parts(&self) -> &[Part] {
         &self.head.numbers.parts
     }
 
-    /// Decodes the frame and calls `play` with it.
+    /// Decodes the frame, calls `play` with it, and returns the result of `play`.
     pub fn with<T>(&mut self, play: impl FnOnce(&OrderedFrame<'_>, &Origin) -> T) -> T {
         let EntryHead {
             family,
@@ -55,7 +55,7 @@ impl Entry {
     }
 }
 
-/// Reads ordered frames of the declared families.
+/// A reader of the ordered frames of declared families.
 struct Declared<'a> {
     claims: Claims,
     progress: &'a Progress,
@@ -114,7 +114,7 @@ pub(super) struct Epochs<'a> {
 }
 
 impl<'a> Epochs<'a> {
-    /// Makes a reader of the epochs of a log, each stream up to its cut.
+    /// Makes a reader that reads a log epoch by epoch. It reads each stream up to the stream's cut.
     pub fn new(scans: &'a [StreamScan], claims: Claims, progress: &'a Progress) -> Epochs<'a> {
         let declared = Declared { claims, progress };
         let cursor = Cursor::new(scans, declared, UNIT_BYTES, None);
@@ -125,7 +125,7 @@ impl<'a> Epochs<'a> {
     /// Takes the frames of the next epoch, stream by stream. `None`: the log has ended.
     ///
     /// # Errors
-    /// Those of the disk; damage of the log; a frame that cannot be read or whose family is not declared.
+    /// Errors of the disk; damage of the log; an unreadable frame; a frame of an undeclared family.
     pub fn next_epoch(&mut self) -> Result<Option<Vec<Entry>>> {
         let Some((epoch, _)) = self.cursor.head()? else {
             return Ok(None);

@@ -1,4 +1,5 @@
-//! Plays the ordered frames on several threads. A thread reads more frames if few are waiting, and otherwise plays.
+//! Plays the ordered frames on several threads. A thread reads more frames if few frames wait. Otherwise it plays
+//! frames.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use perdura_base::checksum::mix64;
@@ -13,25 +14,25 @@ use super::{OrderedPlayer, refuse};
 use crate::level::Schedule;
 use crate::threads::{OnPanic, run_threads};
 
-/// The number of bytes of log that are read ahead of their play, about: always whole epochs are read. If frames are
-/// short, this many bytes have enough of them for all threads. They still fit in the processor's cache.
+/// The approximate amount of log that threads read ahead of playing, bytes. Threads read whole epochs, so the amount
+/// may be larger. It contains enough short frames for all threads, and still fits in the processor's cache.
 const AHEAD_BYTES: u64 = 1 << 20;
 
-/// The number of frames of one partition that a thread plays before it chooses again.
+/// The maximum number of frames of one partition that a thread plays before it chooses its next work.
 const RUN_MAX: usize = 16;
 
 /// The state that the threads share.
 struct Shared {
     queues: Queues,
-    /// True while a thread reads.
+    /// True while a thread reads frames.
     feeding: bool,
     /// True once the whole log is read.
     ended: bool,
     /// True once an error or a panic has ended the pass.
     stopped: bool,
-    /// The number of frames that threads are playing.
+    /// Count of frames that threads are playing.
     playing: usize,
-    /// The number of threads that wait.
+    /// Count of threads that wait for work.
     idle: usize,
     played: u64,
 }
@@ -57,7 +58,7 @@ pub(super) struct Done {
     pub played: u64,
     pub reflected: u64,
     pub bytes: u64,
-    /// The highest number of each partition in image and log.
+    /// For each partition, the highest sequence number in the image and in the log.
     pub numbers: Vec<u64>,
     /// The time that threads spent reading, nanoseconds.
     pub read_ns: u64,
@@ -104,7 +105,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Returns the result, once [`run`](Self::run) has returned.
+    /// Returns the result. Must be called after [`run`](Self::run) has returned.
     pub fn into_done(self) -> Done {
         let (shared, feeder) = (self.shared.into_inner(), self.feeder.into_inner());
         assert!(
@@ -147,8 +148,9 @@ impl<'a> Pass<'a> {
                 shared.feeding = true;
                 let fed = MutexGuard::unlocked(&mut shared, || self.feed());
                 shared.feeding = false;
-                // The flag is set before another thread can look. Otherwise that thread would see waiting frames and no
-                // thread that reads or plays, and would report that the numbers contradict each other.
+                // The flag is set before this thread unlocks `shared`. Otherwise another thread could see waiting
+                // frames while no thread reads or plays, and would wrongly report that the numbers contradict each
+                // other.
                 shared.stopped |= fed.is_err();
                 match fed? {
                     Some(admitted) => shared.queues.push(admitted),
@@ -205,8 +207,8 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Returns the error for frames that wait for each other, because the numbers of their partitions contradict each
-/// other.
+/// Returns the error for frames that wait for each other. Their sequence numbers contradict each other: two partitions
+/// order the frames in opposite ways.
 #[cold]
 fn stuck(queues: &Queues) -> Error {
     let Some(entry) = queues.waiting() else {
@@ -228,19 +230,20 @@ fn stuck(queues: &Queues) -> Error {
     )
 }
 
-/// Chooses a thread's next work: at random if there is a seed, otherwise the frame that has been ready longest.
+/// The choice of a thread's next work. With a seed the choice is random. Without a seed the thread reads if reading is
+/// allowed. Otherwise the thread plays the oldest ready frame.
 struct Chooser {
     state: u64,
     run_max: usize,
 }
 
 impl Chooser {
-    /// Returns whether the thread should read more rather than play one of `ready` frames.
+    /// Returns whether the thread should read more frames instead of playing one of the `ready` frames.
     fn feeds(&mut self, ready: usize) -> bool {
         self.state == 0 || ready == 0 || self.below(2) == 0
     }
 
-    /// Returns the index of the frame to play, out of `ready` frames.
+    /// Returns the index of the frame to play next. The index is less than `ready`, the count of ready frames.
     fn of(&mut self, ready: usize) -> usize {
         if self.state == 0 || ready < 2 {
             return 0;
@@ -248,7 +251,7 @@ impl Chooser {
         to_usize(self.below(to_u64(ready)))
     }
 
-    /// Returns the most frames of one partition that are taken together.
+    /// Returns the maximum number of one partition's frames that a thread takes at once.
     fn run_max(&mut self) -> usize {
         if self.state == 0 {
             return self.run_max;

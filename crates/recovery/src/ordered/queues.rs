@@ -13,7 +13,7 @@ use super::log::Entry;
 struct Node {
     /// The frame. `None`: it is being played.
     entry: Option<Entry>,
-    /// The number of the frame's queues in which it is not the first.
+    /// Count of the queues in which another frame is before this frame.
     waits: usize,
 }
 
@@ -24,9 +24,9 @@ pub(super) struct Queues {
     /// The free indices of `nodes`.
     free: Vec<usize>,
     queues: Vec<VecDeque<usize>>,
-    /// Frames that are ready; the frame that has been ready longest is the first.
+    /// The ready frames, oldest first.
     ready: VecDeque<usize>,
-    /// The number of frames in the queues, including those that are being played.
+    /// Count of frames in the queues, including frames that are being played.
     len: usize,
     weight: u64,
 }
@@ -53,12 +53,12 @@ impl Queues {
         self.ready.len()
     }
 
-    /// Returns the number of bytes of memory that the frames keep.
+    /// Returns how many bytes of memory the frames keep.
     pub fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// Returns a frame that waits, for the text of an error.
+    /// Returns any waiting frame. The text of an error names this frame.
     pub fn waiting(&self) -> Option<&Entry> {
         let mut nodes = self.nodes.iter().flatten();
         nodes.find_map(|node| node.entry.as_ref())
@@ -101,9 +101,11 @@ impl Queues {
         }
     }
 
-    /// Takes the ready frame at `index` into `run`. If it belongs to only one partition, also takes the next frames of
-    /// that partition's queue that belong to no other partition, up to `max` frames in all. One thread plays them in
-    /// this order, with the partition's data in its cache. Returns false if no ready frame has this index.
+    /// Moves the ready frame at `index` into `run`. Returns false if no ready frame has this index.
+    ///
+    /// If the frame belongs to only one partition, also moves the next frames of that partition's queue. This ends at a
+    /// frame of several partitions, or when `run` has `max` frames. One thread plays the frames of `run` in this order,
+    /// with the partition's data in the processor's cache.
     pub fn take(&mut self, index: usize, max: usize, run: &mut Vec<(usize, Entry)>) -> bool {
         assert!(run.is_empty(), "the frames taken before were played");
         let Some(number) = self.ready.remove(index) else {
@@ -131,7 +133,7 @@ impl Queues {
         true
     }
 
-    /// Removes a frame that was played from its queues.
+    /// Removes a played frame from all queues.
     pub fn done(&mut self, number: usize, entry: &Entry) {
         for (partition, _) in queues_of(entry) {
             self.leave(*partition, number);
@@ -159,7 +161,7 @@ impl Queues {
         };
         let node = self.nodes[next].as_mut().expect("a queue holds frames");
         node.waits -= 1;
-        // A frame that was taken in a run is being played already and is not ready again.
+        // A frame without an entry was taken into a run and is being played, so it does not become ready again.
         if node.waits == 0 && node.entry.is_some() {
             self.ready.push_back(next);
         }
@@ -174,7 +176,7 @@ fn alone_in(entry: &Entry) -> Option<PartitionId> {
     }
 }
 
-/// Returns the partitions in whose queues a frame is.
+/// Returns the partitions in whose queues the frame is.
 fn queues_of(entry: &Entry) -> &[Part] {
     if armed(Flaw::FenceAtOneQueue) {
         return &entry.parts()[..1];

@@ -1,11 +1,11 @@
-//! The seeded bug of playing frames beyond the cut; see [`perdura_base::flaw`].
+//! A seeded bug: the second pass plays frames after the log's cut. See [`perdura_base::flaw`].
 
 use perdura_base::Pos;
 
 use crate::streams::Decided;
 
 impl Decided {
-    /// Makes the void blocks of each stream valid. Returns the positions at which the streams ended before.
+    /// Revives the void blocks after each stream's cut, so that they count as valid. Returns the cuts.
     pub(super) fn revive_void_tail(&mut self) -> Vec<Pos> {
         let ends = self.cut.cut.clone();
         if self.void_tail.iter().all(Vec::is_empty) {
@@ -18,7 +18,7 @@ impl Decided {
         ends
     }
 
-    /// Makes these blocks void again: cuts the streams at `ends`.
+    /// Makes the revived blocks void again by cutting each stream at its position in `ends`.
     pub(super) fn drop_void_tail(&mut self, ends: Vec<Pos>) {
         for (scan, end) in self.scans.iter_mut().zip(ends) {
             scan.cut_at(end);

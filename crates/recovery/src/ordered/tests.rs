@@ -1,4 +1,4 @@
-//! Tests of the second pass for images and logs whose numbers do and do not fit together.
+//! Tests of the second pass. In some tests the sequence numbers in the log do not continue the image's numbers.
 
 use std::sync::Arc;
 
@@ -50,8 +50,8 @@ fn options(disk: &Arc<dyn Disk>, player: &Arc<Recorder>) -> RestartOptions {
     }
 }
 
-/// Returns a database of four partitions whose log has these transactions. The first half of the transactions is in a
-/// separate epoch.
+/// Returns a database of four partitions with these transactions in the log. The first half of the transactions is in
+/// one epoch. The second half is in a later epoch.
 fn written(transactions: &[&[(u16, u64)]]) -> Arc<dyn Disk> {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     let new = NewDatabase {

@@ -1,4 +1,4 @@
-//! The owner of ordered frames: plays the changes of key-addressed tables, after all page records.
+//! The owner of ordered frames. It plays the changes of key-addressed tables after all page records were played.
 
 use perdura_base::{Error, Result};
 use perdura_formats::OrderedPayload;
@@ -15,7 +15,7 @@ use crate::options::RestartMode;
 use crate::ordered::{Second, second_pass, set_numbers};
 use crate::player::FrameOwner;
 
-/// The owner.
+/// The owner of ordered frames.
 pub(super) struct Ordered;
 
 impl Owner for Ordered {
@@ -34,8 +34,8 @@ impl Owner for Ordered {
         Some(given.unwrap_or(Method::of(newest.scheme())))
     }
 
-    /// Fails unless the given method plays every family that the log may hold, and one of these families is of the
-    /// method's first scheme.
+    /// Fails if the chosen method cannot play a family of frames that the log may hold. Also fails if none of these
+    /// families has the method's first scheme.
     fn fits(&self, methods: &Methods, anchor: &Anchor, _: Level) -> Result<(), String> {
         let Some(given) = methods.given(FrameOwner::Ordered) else {
             return Ok(());

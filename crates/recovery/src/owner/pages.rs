@@ -25,10 +25,10 @@ use crate::recover::{Means, State, recover};
 use crate::report::{Records, RestartReport};
 use crate::streams::{Decided, Streams};
 
-/// The least memory of a process that serves an empty database, bytes.
+/// The minimum memory of a process that serves an empty database, bytes.
 const PROCESS_BYTES: u64 = 8 << 20;
 
-/// The owner.
+/// The owner of page records.
 pub(super) struct Pages;
 
 impl Owner for Pages {
@@ -82,7 +82,7 @@ impl Owner for Pages {
     }
 }
 
-/// Pages in memory, as the log leaves them.
+/// The result of loading: the image's plan, the log, and the pages in memory after the log's page records were played.
 pub(crate) struct Loaded {
     pub image: ImagePlan,
     pub log: Decided,
@@ -90,9 +90,9 @@ pub(crate) struct Loaded {
 }
 
 /// Fails if the pages of an image take more memory than the process may use. Without this check the kernel would kill
-/// the process at each start, while it loads the pages.
+/// the process at each start, during the loading of the pages.
 fn check_ceiling(memory: &MemoryAccount, bytes: u64) -> Result<()> {
-    // The least total: the pages, the indexes and the process itself.
+    // The least memory in all: the pages, the indexes and the process itself.
     let least = bytes.saturating_add(bytes / 16 + PROCESS_BYTES);
     match memory.ceiling() {
         Some(ceiling) if bytes > 0 && ceiling.bytes < least => Err(Error::Usage(format!(
@@ -106,8 +106,8 @@ fn check_ceiling(memory: &MemoryAccount, bytes: u64) -> Result<()> {
     }
 }
 
-/// Recovers from the database's images and streams. If pages of the image turn out to be damaged, starts over and takes
-/// these pages from the older image.
+/// Recovers the pages from the database's images and streams. If pages of the newer image turn out to be damaged,
+/// starts over and takes these pages from the older image.
 pub(crate) fn load(options: &RestartOptions, anchor: &Anchor) -> Result<Loaded> {
     let salvages = options.mode == RestartMode::Salvage;
     let geometry = anchor.geometry;
@@ -154,7 +154,8 @@ pub(crate) fn load(options: &RestartOptions, anchor: &Anchor) -> Result<Loaded> 
         if damaged.is_empty() {
             return Ok(Loaded { image, log, state });
         }
-        // The older image, which replaced damaged pages, is damaged in the same pages. There is no third image.
+        // These pages are damaged in the newer image, so they were taken from the older image. They are damaged there
+        // too, and there is no third image.
         let stood_in = damaged.iter().filter(|(slot, _)| Some(*slot) != image.slot);
         let hopeless: BTreeSet<_> = stood_in.map(|(_, page)| *page).collect();
         lost.extend(&hopeless);
@@ -166,10 +167,10 @@ pub(crate) fn load(options: &RestartOptions, anchor: &Anchor) -> Result<Loaded> 
     }
 }
 
-/// Returns the inputs for building the indexes. Sidecars are not used if pages are lost, because they may name rows of
-/// these pages. They are not used either without page records: a sidecar is written later than the image's instant, and
-/// no record shows which rows have moved in between. After a salvage no slot is trusted, because the disks of the new
-/// database have none of these pages.
+/// Returns the inputs for building the indexes. Sidecars are not used if pages are lost, because a sidecar may name
+/// rows of the lost pages. Sidecars are also not used if the log has no page records. A sidecar is written after the
+/// image's instant. Only page records could show which rows moved between the two moments. After a salvage no slot is
+/// trusted, because the disks of the new database have none of the loaded pages.
 fn indexing<'a>(
     options: &'a RestartOptions,
     anchor: &Anchor,
@@ -193,8 +194,8 @@ fn indexing<'a>(
     }
 }
 
-/// Returns the number of bytes of the log that a restart is likely to read: the bytes that the anchor vouches for, once
-/// for each pass.
+/// Estimates how many bytes of the log a restart reads. Assumes that each pass reads the bytes that the anchor vouches
+/// for.
 fn likely_log_bytes(anchor: &Anchor, begin: &[Pos]) -> u64 {
     let ends = anchor.vouched.ends.iter().zip(begin);
     let bytes: u64 = ends.map(|(end, from)| end.0.saturating_sub(from.0)).sum();

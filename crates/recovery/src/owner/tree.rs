@@ -1,4 +1,5 @@
-//! The owner of operations on a tree: redoes them on pages on disk, after the other owners.
+//! The owner of operations on a tree. It redoes the operations on the tree's pages on disk, after all other owners have
+//! played their frames.
 
 use perdura_base::num::to_u64;
 use perdura_base::{Error, Gsn, Result};
@@ -16,7 +17,7 @@ use crate::options::RestartMode;
 use crate::player::{FrameOwner, Player};
 use crate::tree::{Part, RestartedTree, settle};
 
-/// The owner.
+/// The owner of operations on a tree.
 pub(super) struct Trees;
 
 impl Owner for Trees {

@@ -1,13 +1,13 @@
-//! The choice of an image to load, as one table over the known facts about both images.
+//! The choice of an image to load, as one table over the known facts about the two images.
 //!
-//! An image is opened only if the choice depends on it. So one of the facts is that an image has not been opened. In
-//! such a case [`choose`] returns the image to open, and is called again with the result.
+//! An image is opened only if the choice depends on it. If it is not open yet, [`choose`] returns [`Choice::Open`]. The
+//! caller opens the image and calls [`choose`] again with the result.
 //!
-//! The rule: the newest complete image that can be read is loaded. If some of its pages are known to be damaged, they
-//! come from the older complete image. If the newer image as a whole is damaged, the older image is loaded. It is also
-//! loaded if the newer image is of one instant and has damaged pages, because the older image has its pages as of
-//! another instant. Any other failure (no rights, no file handles) proves nothing about the image and ends the restart:
-//! loading the older image would give up an image that may be sound.
+//! The rule: the newest complete image that can be read is loaded. If some of its pages are known to be damaged, these
+//! pages are loaded from the older complete image. If the newer image as a whole is damaged, the older image is loaded.
+//! The older image is also loaded if the newer image is consistent (as of one instant) and has damaged pages. Pages of
+//! two instants must not be mixed. Any other failure (no rights, no file handles) proves nothing about the image and
+//! ends the restart. If the restart continued, it would give up an image that may be intact.
 
 /// The rank of a complete image by age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,26 +30,27 @@ impl Rank {
 pub(super) enum Fact {
     /// The anchor names no complete image of this rank.
     Absent,
-    /// It is complete and has not been opened.
+    /// The image is complete and has not been opened.
     Unopened,
-    /// Its files and its directory can be read.
+    /// The image's files and directory can be read.
     Usable,
-    /// Its files or its directory are damaged or missing.
+    /// The image's files or directory are damaged or missing.
     Damaged,
-    /// Its disk does not return a sector.
+    /// The disk cannot return a sector of the image.
     Unreadable,
-    /// It could not be opened, for a reason that is no fault of the image.
+    /// The image could not be opened. The cause does not lie in the image.
     Failed,
 }
 
-/// The known facts about both images.
+/// The known facts about the two images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// By [`Rank::index`].
+    /// The fact about each image, indexed by [`Rank::index`].
     pub images: [Fact; 2],
-    /// True if the image is known to have damaged pages that the restart must not leave empty.
+    /// For each image, true if it is known to have damaged pages that the restart must not leave empty. Indexed by
+    /// [`Rank::index`].
     pub has_bad: [bool; 2],
-    /// True if the newer image is of one instant: pages of the older one cannot replace its pages.
+    /// True if the newer image is consistent. Pages of the older image cannot replace pages of a consistent image.
     pub whole: bool,
 }
 
@@ -58,22 +59,22 @@ pub(super) struct Facts {
 pub(super) enum Choice {
     /// Open this image and choose again.
     Open(Rank),
-    /// Load no image: none was ever completed.
+    /// Load no image, because none was ever completed.
     Nothing,
     /// Load this image.
     Load(Rank),
-    /// Load the newer image, and its damaged pages from the older one.
+    /// Load the newer image, but take its damaged pages from the older image.
     Rebuild,
     /// Fail with the error that opening this image returned.
     Fail(Rank),
-    /// Fail: pages of this image are damaged. Either there is no older complete image, or its pages are damaged too and
-    /// the two images must not be mixed.
+    /// Fail, because pages of this image are damaged. Either there is no older complete image, or the older image has
+    /// damaged pages too and the two images must not be mixed.
     NoOther(Rank),
-    /// Fail: pages of the newer image are damaged, and the older image cannot replace them.
+    /// Fail, because pages of the newer image are damaged and the older image cannot be opened to replace them.
     OtherUnusable,
 }
 
-/// Chooses by the table.
+/// Chooses the next step by the table of facts.
 pub(super) fn choose(facts: Facts) -> Choice {
     let [newer, older] = facts.images;
     let [newer_has_bad, older_has_bad] = facts.has_bad;
@@ -92,7 +93,7 @@ pub(super) fn choose(facts: Facts) -> Choice {
         (Fact::Usable | Fact::Absent | Fact::Damaged | Fact::Unreadable, Fact::Unopened) => {
             Choice::Open(Rank::Older)
         }
-        // If a disk cannot be read, that does not prove that its image is damaged, and failing loses nothing.
+        // An unreadable disk does not prove that its image is damaged, and a failed restart loses nothing.
         (Fact::Usable, Fact::Unreadable)
         | (
             Fact::Absent | Fact::Damaged | Fact::Unreadable,
@@ -135,8 +136,8 @@ mod tests {
         })
     }
 
-    /// Applies the rule of the module image by image, newest first. The first complete image that is not damaged
-    /// decides.
+    /// Applies the rule in the module's documentation to the images, newest first. The first complete image that is not
+    /// damaged decides.
     fn by_the_rule(facts: Facts) -> Choice {
         let ranks = [Rank::Newer, Rank::Older];
         let of = |rank: Rank| facts.images[rank.index()];
@@ -211,7 +212,7 @@ mod tests {
             }
             let choice = choose(known);
             assert_eq!(choice, choose(found), "{found:?} chosen by {known:?}");
-            // The choice does not depend on an image that was not opened: no other fact about that image changes it.
+            // The choice does not depend on an unopened image: it stays the same with any other fact about that image.
             for rank in [Rank::Newer, Rank::Older] {
                 if known.images[rank.index()] == Fact::Unopened {
                     for other in [Fact::Usable, Fact::Damaged, Fact::Unreadable, Fact::Failed] {

@@ -9,19 +9,19 @@ use serde::Serialize;
 /// The counts and times of a tree's restart.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct TreeReport {
-    /// The number at which redo starts.
+    /// The global sequence number of the redo start.
     pub redo_start: u64,
-    /// Leaves read.
+    /// Count of leaf pages that were read.
     pub data_pages_fetched: u64,
     /// Inner pages read.
     pub index_pages_fetched: u64,
-    /// Leaves and inner pages that were read before redo needed them.
+    /// Leaves and inner pages that were read ahead of redo.
     pub pages_read_ahead: u64,
-    /// The number of reads for the pages that were read ahead.
+    /// Count of reads that read pages ahead. One read may cover several pages.
     pub reads_ahead: u64,
-    /// The number of times that redo waited for a leaf.
+    /// Count of times that redo waited for a leaf.
     pub data_stalls: u64,
-    /// The number of times that redo waited for an inner page.
+    /// Count of times that redo waited for an inner page.
     pub index_stalls: u64,
     /// Pages written to make room in memory.
     pub pages_written: u64,
@@ -29,17 +29,17 @@ pub struct TreeReport {
     pub frames: usize,
     /// Pages in the table of dirty pages.
     pub dirty_pages: usize,
-    /// Operations after the redo start.
+    /// Operations in the log after the redo start.
     pub operations: u64,
     /// Operations that were redone.
     pub applied: u64,
-    /// Operations skipped because their page was not in the table of dirty pages.
+    /// Operations skipped because their page is not in the table of dirty pages.
     pub skipped_clean: u64,
-    /// Operations skipped because their page became dirty later.
+    /// Operations skipped because the table of dirty pages shows that the page became dirty after the operation.
     pub skipped_early: u64,
-    /// Operations skipped because their page already had them.
+    /// Operations skipped because the page already has the change.
     pub had: u64,
-    /// Operations skipped because their row has moved to another page, which already had them.
+    /// Operations skipped because the row has moved to a new page that already has the change.
     pub moved: u64,
     /// Transactions to be undone.
     pub losers: u64,
@@ -49,12 +49,12 @@ pub struct TreeReport {
     pub analysis_seconds: f64,
     /// Time of the redo of operations.
     pub redo_seconds: f64,
-    /// The part of the redo time that was spent loading inner pages.
+    /// The part of the redo time that was spent on loading inner pages.
     pub index_seconds: f64,
 }
 
 impl TreeReport {
-    /// Counts an operation.
+    /// Counts an operation by its outcome.
     pub(crate) fn note(&mut self, redone: Redone) {
         self.operations += 1;
         let counter = match redone {

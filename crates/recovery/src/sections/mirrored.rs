@@ -1,20 +1,20 @@
-//! The section `MIRR` of the anchor (docs/formats/anchor.md): the writer whose acknowledged transactions may be on
-//! other nodes only.
+//! The section `MIRR` of the anchor (docs/formats/anchor.md). It names a writer. This writer's acknowledged
+//! transactions may be only in the memory of nodes, and not on the log's disks.
 //!
-//! The section is made durable before the first transaction is acknowledged that only nodes hold. It is removed when
-//! the whole log is on disk again and no more such transactions will be acknowledged. While the section is there, the
-//! database never starts from its disks alone. The log is first fetched from the arbiter and the nodes, or the operator
-//! gives up the part that only they may hold.
+//! The writer may acknowledge transactions before the log's disks have them. The section is made durable before the
+//! first such acknowledgement. It is removed when the whole log is on disk again and no such acknowledgement will
+//! follow. While the anchor has the section, the database never starts from its disks alone. First the log is fetched
+//! from the arbiter and the nodes, or the operator gives up the part of the log that only the nodes may hold.
 
 use perdura_base::cursor::{Reader, Writer};
 
 /// The tag of the section.
 pub const SECTION: [u8; 4] = *b"MIRR";
 
-/// The writer whose acknowledged transactions may be on other nodes only.
+/// The writer whose acknowledged transactions may be only in the memory of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mirrored {
-    /// Its generation.
+    /// The writer's generation.
     pub generation: u64,
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn encode(mirrored: Mirrored) -> Vec<u8> {
     out
 }
 
-/// Decodes a payload of [`encode`]. `None`: [`encode`] does not write such a payload.
+/// Decodes a payload of the section. `None`: the payload is invalid, so [`encode`] did not write it.
 #[must_use]
 pub(crate) fn decode(payload: &[u8]) -> Option<Mirrored> {
     let mut r = Reader::new(payload);

@@ -14,22 +14,22 @@ pub const SECTION: [u8; 4] = *b"TREE";
 /// The anchor's entry for a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeAnchor {
-    /// The scheme of its records.
+    /// The scheme of the tree's log records.
     pub scheme: Scheme,
     /// Bytes of a page.
     pub page_bytes: usize,
-    /// The redo start of the newest complete checkpoint: the pages on disk have the changes of all operations with
+    /// The redo start of the newest complete checkpoint. The pages on disk have the changes of all operations with
     /// lower numbers.
     pub rssp: Gsn,
-    /// The epoch of that checkpoint; 0 if no checkpoint has completed.
+    /// The checkpoint epoch of the newest complete checkpoint; 0 if no checkpoint has completed.
     pub k: CkptEpoch,
 }
 
-/// The location of the pages with the clients' rows.
+/// The files that hold the pages with the clients' rows.
 pub enum RowPages<'a> {
-    /// The images.
+    /// The pages are in the images.
     Images,
-    /// The file of a tree.
+    /// The pages are in the file of this tree.
     Tree(&'a TreeAnchor),
 }
 
@@ -56,8 +56,9 @@ pub(crate) fn encode(tree: &TreeAnchor) -> Vec<u8> {
     out
 }
 
-/// Decodes the section. If it names no scheme, an older build wrote it, and the tree has `of_database`, the scheme of
-/// the database. `None`: [`encode`] does not write such a payload.
+/// Decodes the section's payload. A payload that an older build wrote may name no scheme. In that case the tree has
+/// the database's scheme, `of_database`. `None`: the payload is invalid, so neither [`encode`] nor an older build wrote
+/// it.
 #[must_use]
 pub(crate) fn decode(payload: &[u8], of_database: Scheme) -> Option<TreeAnchor> {
     let mut r = Reader::new(payload);

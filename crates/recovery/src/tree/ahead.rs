@@ -1,14 +1,14 @@
-//! Reads pages before redo needs them. Decides which pages are read, and on which threads.
+//! Reads pages before redo needs them. Decides which pages are read ahead, and on which threads.
 //!
-//! The log is read a little further than it is redone, and the pages of the next operations are offered for reading
-//! ahead. If there is a list of dirty pages, only pages of operations in the log's tail are offered, because the list
-//! does not cover the tail. If there are reader threads, they read the pages. Without reader threads, the restart reads
-//! the pages itself, between two operations.
+//! The restart reads some operations from the log in advance, and offers their pages for reading ahead. Reader threads
+//! read the offered pages. Without reader threads, the restart's own thread reads them, between two operations. If
+//! pages are read ahead by a list of dirty pages, the restart offers only the pages of the operations in the log's
+//! tail. The list does not cover these operations.
 //!
 //! # Deviations
-//! Log2 reads the tail's pages on demand (002, appendix B). Here the restart finds them in advance by the operations'
-//! keys, through the inner pages, which it loaded first. Otherwise a tail of 100 operations could mean a hundred waits,
-//! one after the other.
+//! Log2 reads the tail's pages on demand (002, appendix B). Here the restart first loads the inner pages. By the
+//! operations' keys and the inner pages, it then finds the tail's pages in advance. Otherwise a tail of 100 operations
+//! could cause 100 waits, one after another.
 
 use std::collections::VecDeque;
 
@@ -26,10 +26,10 @@ use crate::player::Ahead;
 
 use crate::threads::start;
 
-/// The most frames that are read from the log before they are redone.
+/// The maximum number of frames that were read from the log and wait for redo.
 const FRAMES_AHEAD: usize = 4096;
 
-/// Ends the reading ahead when redo ends, even by an error or a panic.
+/// A guard that stops the reader threads when redo ends, even if redo ends by an error or a panic.
 struct Closing<'a, 'p>(&'a ReadAhead<'p>);
 
 impl Drop for Closing<'_, '_> {
@@ -38,7 +38,7 @@ impl Drop for Closing<'_, '_> {
     }
 }
 
-/// Reads the inner pages.
+/// Reads all inner pages of a tree, on `readers` threads. If `readers` is 0, reads them on the calling thread.
 pub(super) fn preload(tree: &Tree, readers: usize) {
     let preload: IndexPreload<'_> = tree.preload_index();
     if readers == 0 {
@@ -68,13 +68,14 @@ pub(super) fn read_beside<T>(
     })
 }
 
-/// The operations of a log. Looks at the next operations in advance, to offer their pages.
+/// The operations of a log, in order. Some operations are read in advance, so that their pages can be offered for
+/// reading ahead.
 pub(super) struct Operations<'a, 'p> {
     tree: &'a Tree,
     log: NumberedLog<'a>,
     play: Ahead,
     ahead: &'a ReadAhead<'p>,
-    /// True if there are no reader threads, and the restart reads ahead itself.
+    /// True if there are no reader threads, so that the restart's own thread reads ahead.
     steps: bool,
     waiting: VecDeque<Numbered>,
     /// The number of frames at the head of `waiting` whose pages have been offered.

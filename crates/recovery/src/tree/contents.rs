@@ -5,16 +5,16 @@ use perdura_base::{Error, Gsn, Result, TableId};
 use perdura_tree::contract::insist;
 use perdura_tree::tree::Tree;
 
-/// A log end beyond every number: no page has to wait for the log before it is written.
+/// An end of the stable log that lies above every operation number. With this end, a page can be written without a wait
+/// for the log.
 pub const ALL_STABLE: Gsn = Gsn(u64::MAX);
 
-/// The number of rows in a tree, and their digest.
+/// The count of rows in a tree, and a digest of the rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Rows of all tables.
     pub rows: u64,
-    /// A sum over all rows. It depends on the tables, keys and values, but not on the pages that hold them or their
-    /// order.
+    /// A sum over all rows. The sum depends on the rows' tables, keys and values, but not on the rows' order or pages.
     pub digest: u64,
 }
 
@@ -26,20 +26,20 @@ impl Contents {
     }
 }
 
-/// Returns the error of a call that finds no room in memory, because dirty pages wait for the log. There will be room
-/// after the log is flushed.
+/// Returns the error for a call that finds no room in memory, because dirty pages wait for the log. After the log is
+/// flushed, there is room.
 pub(super) fn pages_wait() -> Error {
     Error::LogFull(String::from(
         "the pages in memory are dirty, and wait for the log before they can be written",
     ))
 }
 
-/// Reads all rows of a tree, and returns their number and digest. `eosl` is the end of the stable log, up to which
-/// pages may be written to make room.
+/// Reads all rows of a tree, and returns their count and digest. `eosl` is the end of the stable log. To make room,
+/// the call may write pages that have no change after `eosl`.
 ///
 /// # Errors
-/// [`LogFull`](perdura_base::Error::LogFull) if the pages in memory wait for the log; the disk's; corruption, if a page
-/// is damaged.
+/// [`LogFull`](perdura_base::Error::LogFull) while the pages in memory wait for the log; errors of the disk; corruption
+/// for a damaged page.
 pub fn contents(tree: &Tree, eosl: Gsn) -> Result<Contents> {
     let mut all = Contents::default();
     for table in tree.tables() {
@@ -65,7 +65,8 @@ pub fn walk(
 ) -> Result<()> {
     let mut from = Some(Vec::new());
     while let Some(at) = from {
-        // If there is no frame for a leaf, `row` has not been called for any row of that leaf.
+        // The call can be repeated: if there is no free frame of memory for a leaf, `row` was called for none of its
+        // rows.
         let call = || tree.scan(table, &at, &mut *row);
         let next = insist(call, || tree.pool().write_step(eosl))?;
         from = next.ok_or_else(pages_wait)?;

@@ -1,13 +1,14 @@
-//! A tree in an open database: its pages in memory, its records in the log, the open transactions that have changed it,
-//! and its share of a checkpoint.
+//! A tree in an open database. The tree has its pages in memory and its records in the log. It knows the open
+//! transactions that changed its rows, and does its share of a checkpoint.
 //!
 //! # Checkpoint
 //! The pages that were dirty at the checkpoint's begin become durable before the checkpoint ends.
 //! ```text
 //! begin marks of all streams ─► redo start (RSSP) ─► pages written ─► end (eCkpt) ─► end marks durable ─► anchor
 //! ```
-//! The begin marks come before the redo start takes its number. So no operation with a higher number lies before its
-//! stream's begin mark, and a restart that reads from the marks finds every operation that it has to redo.
+//! The checkpoint appends the begin marks first, and only then assigns the number of the redo start. So every operation
+//! with a number above the redo start is after the begin mark of the operation's stream. A restart that reads the log
+//! from the begin marks finds every operation to redo.
 //!
 //! # Source
 //! *Implementing Performance Competitive Logical Recovery* (002), section 3.2: the penultimate scheme.
@@ -29,7 +30,8 @@ use crate::active::ActiveTxns;
 use crate::anchor::Anchor;
 use crate::sections::tree::TreeAnchor;
 
-/// A tree that transactions can read and change. It has no threads: its callers write its pages in steps.
+/// A tree that transactions can read and change. It has no threads: callers of [`write_step`](Self::write_step) write
+/// its pages.
 pub struct LiveTree {
     pub(super) tree: Arc<Tree>,
     pub(super) wal: Arc<Wal>,
@@ -43,14 +45,14 @@ pub struct LiveTree {
 pub(crate) enum Step {
     /// More steps follow.
     Worked,
-    /// The log must become durable before a page can be written.
+    /// No page can be written before more of the log is durable.
     Waits,
     /// The record of the checkpoint's end is in the log. The value is the checkpoint's redo start.
     Ended(Gsn),
 }
 
 impl LiveTree {
-    /// Makes a tree that logs its records to this log, in the scheme that the anchor names.
+    /// Makes a tree that logs its records to `wal`, in the scheme of `named`, the anchor's entry for the tree.
     #[must_use]
     fn new(tree: Arc<Tree>, wal: Arc<Wal>, named: &TreeAnchor) -> LiveTree {
         assert_eq!(
@@ -67,10 +69,10 @@ impl LiveTree {
         }
     }
 
-    /// Makes the trees of a restarted database. Also returns the transactions that are open in the trees.
+    /// Makes the live trees of a restarted database. Returns the trees and the open transactions of each tree.
     ///
     /// # Panics
-    /// If the anchor names other trees.
+    /// If the anchor names a tree and `back` is `None`, or the reverse.
     pub(crate) fn all(
         back: Option<RestartedTree>,
         anchor: &Anchor,
@@ -85,13 +87,13 @@ impl LiveTree {
         (trees, losers.concat())
     }
 
-    /// Returns the pages.
+    /// Returns the tree's pages in memory.
     #[must_use]
     pub fn tree(&self) -> &Arc<Tree> {
         &self.tree
     }
 
-    /// Returns the scheme of its records.
+    /// Returns the scheme of the tree's log records.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         self.scheme
@@ -100,15 +102,15 @@ impl LiveTree {
     /// Reads a row. It takes no lock, so it sees the writes of open transactions.
     ///
     /// # Errors
-    /// [`Usage`](perdura_base::Error::Usage) if there is no such table; [`LogFull`](perdura_base::Error::LogFull) if
-    /// the pages in memory wait for the log; the disk's.
+    /// [`Usage`](perdura_base::Error::Usage) for an unknown table; [`LogFull`](perdura_base::Error::LogFull) while the
+    /// pages in memory wait for the log; errors of the disk.
     pub fn read(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.insist(|| self.tree.read(table, key))
     }
 
-    /// Calls `row` with each row from `from` on in the leaf that `from` belongs to. Returns the lowest key of the next
-    /// leaf, if there is one. Sees the writes of open transactions, as [`read`](Self::read) does. `row` may have been
-    /// called for some rows before an error.
+    /// Calls `row` with each row of one leaf: the leaf that the key `from` belongs to. Skips rows with keys below
+    /// `from`. Returns the lowest key of the next leaf, if there is one. Sees the writes of open transactions, as
+    /// [`read`](Self::read) does. `row` may have been called for some rows before an error.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -129,18 +131,17 @@ impl LiveTree {
         contents(&self.tree, self.wal.eosl(Rung::Disk))
     }
 
-    /// Returns the number of bytes of records that the tree has logged since it was opened, without those of
-    /// checkpoints.
+    /// Returns how many bytes of records the tree has logged since it was opened. Records of checkpoints do not count.
     #[must_use]
     pub fn record_bytes(&self) -> RecordBytes {
         self.writer.bytes()
     }
 
-    /// Repeats a call while it finds no free frame for a page. Between the attempts the writer takes a step, which can
-    /// free a frame.
+    /// Repeats `call` while it finds no free frame for a page. Between two attempts it takes a
+    /// [`write_step`](Self::write_step), which can free a frame.
     ///
     /// # Errors
-    /// Those of the call; [`LogFull`](perdura_base::Error::LogFull) if the pages in memory wait for the log.
+    /// The errors of `call`; [`LogFull`](perdura_base::Error::LogFull) if the pages in memory wait for the log.
     pub fn insist<T>(&self, call: impl FnMut() -> Result<Answer<T>>) -> Result<T> {
         if let Some(value) = insist(call, || self.write_step())? {
             return Ok(value);
@@ -149,17 +150,17 @@ impl LiveTree {
         Err(pages_wait())
     }
 
-    /// Logs the collected notes about pages (Δ or BW records), if that is due.
+    /// Logs the collected notes about pages as Δ or BW records, if a record is due.
     pub(super) fn cut_notes(&self) {
-        // This is read before the monitor's mutex is taken: see the monitor's module.
+        // The end of the durable log is read before the monitor's mutex is taken: see the monitor's module.
         let eosl = self.wal.eosl(Rung::Disk);
         self.tree.cut_notes(eosl, &self.writer);
     }
 
-    /// Takes one step of the writer of pages.
+    /// Takes one step of writing dirty pages to disk.
     ///
     /// # Errors
-    /// The disk's. After such an error no more pages are written.
+    /// Errors of the disk. After an error no more pages are written.
     pub fn write_step(&self) -> Result<Progress> {
         let eosl = self.wal.eosl(match armed(Flaw::PageOnMirror) {
             true => Rung::Mirror,
@@ -170,8 +171,8 @@ impl LiveTree {
         Ok(written)
     }
 
-    /// Takes a step of a checkpoint, which performs at most one I/O. The first step begins the tree's checkpoint; it
-    /// must come after the begin marks are appended.
+    /// Takes a step of a checkpoint, with at most one I/O. The first step begins the tree's checkpoint. The caller must
+    /// append the begin marks before the first step.
     ///
     /// # Errors
     /// As [`Tree::begin_checkpoint`] and [`perdura_tree::pool::Pool::write_step`].
@@ -191,12 +192,13 @@ impl LiveTree {
         })
     }
 
-    /// Gives up a checkpoint.
+    /// Gives up the running checkpoint.
     pub(crate) fn cancel_checkpoint(&self) {
         self.tree.cancel_checkpoint();
     }
 
-    /// Returns the anchor's entry for the tree, for an update that is made once the checkpoint's end is durable.
+    /// Returns the anchor's new entry for the tree. The caller writes it to the anchor once the checkpoint's end is
+    /// durable.
     pub(crate) fn named(&self, rssp: Gsn, k: CkptEpoch) -> TreeAnchor {
         assert!(
             rssp > Gsn(0) && k > CkptEpoch(0),
@@ -210,9 +212,9 @@ impl LiveTree {
         }
     }
 
-    /// Returns, for each stream, the position from which a restart would need it to undo the transactions that are open
-    /// now. A checkpoint calls this before it appends its end marks. So if a transaction ends before the call and is
-    /// not listed, its end lies before the marks.
+    /// Returns, for each stream, the first position that a restart would need for the undo of the open transactions. A
+    /// checkpoint calls this before it appends its end marks. So if a transaction ended before this call, its end is in
+    /// the log before these marks.
     pub(crate) fn needs(&self) -> Vec<Option<Pos>> {
         if armed(Flaw::CoverWithoutOpen) {
             return Vec::new();

@@ -1,7 +1,7 @@
-//! The numbered frames of all streams, in the order of their numbers.
+//! The numbered frames of all streams, in the order of their numbers. One sequence of numbers serves all streams.
 //!
-//! Within a stream the numbers ascend, because they are taken under the stream's lock. A reader of all frames fails if
-//! a number is missing or doubled.
+//! Within a stream the numbers ascend, because a number is assigned under the stream's lock. A reader of all frames
+//! fails if a number is missing or occurs twice.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,10 +15,10 @@ use crate::cursor::{Cursor, FrameBytes, Reads};
 use crate::route::{WRITERS_BUG, refuse};
 use crate::streams::UNIT_BYTES;
 
-/// The kinds of frames that are read.
+/// The kinds of frames that a [`NumberedLog`] reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// The tree's records only. Long runs of blocks without such a record are skipped.
+    /// The tree's records only. Long runs of blocks without the tree's records are skipped.
     Records,
     /// All numbered frames.
     All,
@@ -39,16 +39,16 @@ pub(super) struct Numbered {
     bytes: FrameBytes,
 }
 
-/// The decoded part of a frame, which is kept beside its bytes.
+/// The decoded start of a frame.
 pub(super) struct NumberedHead {
     pub kind: FrameKind,
-    /// The numbers of the operations or the record in the frame.
+    /// The numbers of the frame's operations, or the number of its one record.
     pub numbers: Range<u64>,
     pub origin: Origin,
 }
 
 impl Numbered {
-    /// Returns its payload.
+    /// Returns the frame's payload.
     pub fn payload(&self) -> &[u8] {
         self.bytes.payload()
     }
@@ -106,24 +106,26 @@ impl Reads for Wanted {
 pub(super) struct NumberedLog<'a> {
     cursor: Cursor<'a, Wanted>,
     wanted: Wanted,
-    /// The end of each life's stable log. Up to that end no number may be missing.
+    /// For each life, the highest `eosl` that a block names: all operations up to that number are in the durable log.
+    /// So none of these numbers may be missing.
     eosl: BTreeMap<Incarnation, Gsn>,
     /// The redo start of a checkpoint. Frames that lie wholly below this number are not needed and may be missing.
     from: Gsn,
-    /// The life of the last frame that was returned, and the end of its numbers.
+    /// The life of the last returned frame, and the next number after this frame.
     last: Option<(Incarnation, u64)>,
 }
 
 impl<'a> NumberedLog<'a> {
-    /// Makes a reader of the wanted frames of these streams, each up to its cut. From number `from` on, no number may
-    /// be missing.
+    /// Makes a reader of the wanted frames of these streams. It reads each stream up to the stream's decided end.
+    /// Numbers below `from` may be missing.
     pub fn new(scans: &'a [StreamScan], wanted: Wanted, from: Gsn) -> NumberedLog<'a> {
         let mut eosl = BTreeMap::new();
         for block in scans.iter().flat_map(|scan| &scan.blocks) {
             let newest: &mut Gsn = eosl.entry(block.incarnation).or_default();
             *newest = block.eosl.max(*newest);
         }
-        // Analysis skips blocks, so its units are short: one block each. A reader of the whole log uses long units.
+        // The analysis reads only the tree's records and skips blocks, so its units are one block each. A reader of all
+        // frames uses long units.
         let (unit_bytes, join_bytes) = match wanted {
             Wanted::Records => (1, Some(UNIT_BYTES)),
             Wanted::All => (UNIT_BYTES, None),
@@ -137,10 +139,10 @@ impl<'a> NumberedLog<'a> {
         }
     }
 
-    /// Takes the next frame. `None`: the log has ended.
+    /// Returns the next frame, or `None` at the end of the log.
     ///
     /// # Errors
-    /// Those of the disk; damage of the log; numbers that are missing or doubled.
+    /// Errors of the disk; damage of the log; numbers that are missing or occur twice.
     pub fn next(&mut self) -> Result<Option<Numbered>> {
         let Some((head, bytes)) = self.cursor.next()? else {
             return Ok(None);
@@ -160,7 +162,8 @@ impl<'a> NumberedLog<'a> {
         Ok(Some(frame))
     }
 
-    /// Checks that no number is doubled, and that no number up to the end of a life's stable log is missing.
+    /// Checks that `frame` continues the numbers of the last returned frame. Fails if a number occurs twice, or if a
+    /// number is missing that is needed and was surely durable.
     fn check_number(&self, frame: &Numbered) -> Result<()> {
         let first = frame.head.numbers.start;
         let Some((life, end)) = self.last else {
@@ -190,7 +193,8 @@ impl<'a> NumberedLog<'a> {
     }
 }
 
-/// Returns the highest number in the frames of these streams, each up to its cut; 0 if there is no frame.
+/// Returns the highest number in the frames of these streams, or 0 if there is no frame. Frames after a stream's
+/// decided end do not count.
 ///
 /// # Errors
 /// As [`NumberedLog::next`].
@@ -213,7 +217,7 @@ pub(super) fn last_number(scans: &[StreamScan]) -> Result<Gsn> {
     Ok(Gsn(last))
 }
 
-/// Decodes the numbers of a frame from the first bytes of its payload.
+/// Decodes a frame's numbers from the first bytes of its payload. Returns `None` if they do not parse.
 fn numbers_of(frame: Frame<'_>) -> Option<Range<u64>> {
     let mut r = Reader::new(frame.payload);
     let (first, count) = match frame.kind {

@@ -1,8 +1,8 @@
-//! The transactions on rows of a tree that were open when the log ended, with the changes that must be undone.
+//! The losers: transactions that changed rows of a tree and were open when the log ended. Their changes must be undone.
 //!
 //! # Source
-//! C. Mohan et al., "ARIES": a compensation names the change to undo next, so that a rollback continues where it
-//! stopped, even after several crashes.
+//! C. Mohan et al., "ARIES": a compensation is the logged undo of a change. It names the change to undo next, so a
+//! rollback continues where it stopped, even after several crashes.
 
 use std::collections::BTreeMap;
 
@@ -24,27 +24,28 @@ pub struct ToUndo {
     pub before: Option<Vec<u8>>,
 }
 
-/// A transaction that has neither committed nor completed its rollback.
+/// A transaction without a commit and without a complete rollback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loser {
     /// The transaction.
     pub txn: TxnId,
     /// The stream that its records are in.
     pub stream: StreamId,
-    /// The position of its first record.
+    /// The position of the transaction's first record in that stream.
     pub first: Pos,
-    /// Its changes that no compensation has undone, oldest first.
+    /// The transaction's changes that no compensation has undone, oldest first.
     pub changes: Vec<ToUndo>,
 }
 
-/// The transactions that are open at the point up to which the log has been read.
+/// The transactions that are open after the operations read so far.
 #[derive(Debug, Default)]
 pub(super) struct OpenTxns {
     open: BTreeMap<TxnId, Loser>,
 }
 
 impl OpenTxns {
-    /// Notes an operation. The operations of a transaction must be noted in the order of their numbers.
+    /// Updates the list of open transactions by an operation. The caller must pass a transaction's operations in the
+    /// order of their numbers.
     pub fn note(&mut self, txn: TxnId, act: &Act<'_>, gsn: Gsn, origin: &Origin) {
         let row = match act {
             Act::Commit | Act::Abort => {
@@ -80,7 +81,7 @@ impl OpenTxns {
         });
     }
 
-    /// Returns the transactions that are open at the end of the log.
+    /// Returns the open transactions at the end of the log.
     pub fn into_losers(self) -> Vec<Loser> {
         let losers: Vec<Loser> = self.open.into_values().collect();
         assert!(

@@ -1,5 +1,5 @@
-//! The redo of a tree's operations: making the table of dirty pages, if there is one, and finding the page of an
-//! operation.
+//! The redo of a tree's operations. First the analysis makes the table of dirty pages, if the method uses such a table.
+//! Then redo finds the page of each operation.
 //!
 //! # Source
 //! *Implementing Performance Competitive Logical Recovery* (002), section 5: Log0, Log1, Log2, SQL1, SQL2; ARIES is our
@@ -16,7 +16,8 @@ use perdura_tree::tree::Tree;
 
 use crate::player::Table;
 
-/// The analysis that makes the table of dirty pages.
+/// The analysis that makes the table of dirty pages. The variants differ in the kind of records that the analysis uses.
+/// `None` makes no table.
 pub(super) enum Analysis {
     None,
     Deltas(LogicalAnalysis),
@@ -34,7 +35,7 @@ impl Analysis {
         }
     }
 
-    /// Processes a record of the tree that lies after the redo start.
+    /// Processes a record of the tree. The record's number `gsn` is above the redo start.
     pub fn record(&mut self, gsn: Gsn, record: &TreeRecord) {
         match record {
             TreeRecord::Structure(structure) => self.structure(gsn, structure),
@@ -69,7 +70,8 @@ impl Analysis {
         }
     }
 
-    /// Processes an update of a page that lies after the redo start.
+    /// Processes an update of page `pid`. The update is by the operation or record with the number `gsn`, which is
+    /// above the redo start.
     fn update(&mut self, pid: Pid, gsn: Gsn) {
         match self {
             Analysis::None | Analysis::Deltas(_) => {}
@@ -78,7 +80,7 @@ impl Analysis {
         }
     }
 
-    /// Processes the operations of a frame that lie after the redo start.
+    /// Processes those operations of `frame` whose numbers are above `rssp`, the redo start.
     pub fn operations(&mut self, frame: &OperationFrame<'_>, rssp: Gsn) {
         for ((_, act), gsn) in frame.acts.iter().zip(frame.first.0..) {
             if let Some(row) = act.row()
@@ -89,7 +91,7 @@ impl Analysis {
         }
     }
 
-    /// Ends the analysis. Returns the table, and how redo finds pages.
+    /// Ends the analysis. Returns the table of dirty pages, and redo's method of finding pages.
     pub fn into_redo(self) -> Redo {
         match self {
             Analysis::None => Redo::ByKey(None),
@@ -100,14 +102,14 @@ impl Analysis {
     }
 }
 
-/// The two methods of finding the page of an operation, each with its table of dirty pages.
+/// The two methods of finding an operation's page in redo, each with its table of dirty pages.
 pub(super) enum Redo {
     ByKey(Option<DirtyPages>),
     ByPage(DirtyPages),
 }
 
 impl Redo {
-    /// Returns the table, if there is one.
+    /// Returns the table of dirty pages, if there is one.
     pub fn table(&self) -> Option<&DirtyPages> {
         match self {
             Redo::ByKey(table) => table.as_ref(),
@@ -115,7 +117,8 @@ impl Redo {
         }
     }
 
-    /// Returns false if the table shows that redo does not need the page of an operation; otherwise true.
+    /// Returns whether redo needs page `pid` for the operation `gsn`. Without a table of dirty pages, redo needs every
+    /// page.
     pub fn wants(&self, pid: Pid, gsn: Gsn) -> bool {
         self.table()
             .is_none_or(|table| table.skips(pid, gsn).is_none())

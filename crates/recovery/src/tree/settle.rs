@@ -1,7 +1,8 @@
-//! Undoes transactions on rows of a tree that the last life left open, in the new life that the anchor names.
+//! Undoes changes of a tree's rows, after the anchor names the new life. The changes are by transactions that were open
+//! when the previous life ended.
 //!
-//! A restart that changes nothing on the disks undoes them in memory, without logging. Pages that it has to write go to
-//! a scratch file ([`OverlayDisk`](perdura_device::OverlayDisk)).
+//! A restart that changes nothing on the disks undoes these transactions in memory, without logging. It writes pages
+//! only to a scratch file ([`OverlayDisk`](perdura_device::OverlayDisk)).
 //!
 //! # Source
 //! C. Mohan et al., "ARIES": each undo is logged as a compensation, and no restart undoes a compensation.
@@ -22,10 +23,10 @@ use super::losers::Loser;
 use super::writing::{LoggedTxn, undo_newest};
 use crate::flush::flush_all;
 
-/// Undoes the changes of open transactions, and ends each transaction. Returns the number of changes that were undone.
+/// Undoes the changes of open transactions, and ends each transaction. Returns how many changes were undone.
 ///
 /// # Errors
-/// The log's and the disks'. The next start undoes the changes that are left.
+/// Errors of the log and of the disks. The next start undoes the changes that are left.
 pub(crate) fn settle(live: &LiveTree, losers: Vec<Loser>) -> Result<u64> {
     if armed(Flaw::LosersForgotten) {
         return Ok(0);
@@ -35,7 +36,8 @@ pub(crate) fn settle(live: &LiveTree, losers: Vec<Loser>) -> Result<u64> {
         let mut txn = LoggedTxn::new(loser.txn, loser.stream);
         live.adopt(&mut txn, loser.first);
         let mut changes = loser.changes;
-        // If an undo is refused again after the log was flushed, there is no space. The next start continues the undo.
+        // An undo that is refused again after a flush of the log means that the disk has no space. The next start
+        // continues the undo.
         let mut was_refused = false;
         loop {
             match live.undo_one(&mut txn, &mut changes) {
@@ -60,7 +62,7 @@ pub(crate) fn settle(live: &LiveTree, losers: Vec<Loser>) -> Result<u64> {
     Ok(undone)
 }
 
-/// A log that only gives out numbers and stores no records.
+/// A log that assigns numbers to records but does not store the records.
 struct NoLog {
     last: AtomicU64,
 }
@@ -83,11 +85,11 @@ impl Log for NoLog {
     }
 }
 
-/// Undoes the changes of open transactions after a restart that changes nothing on the disks. The numbers of the undo
-/// are above `last`, the last number in the log. Returns the number of changes that were undone.
+/// Undoes the changes of open transactions after a restart that changes nothing on the disks. The undoing operations
+/// get numbers above `last`, the last number in the log. Returns how many changes were undone.
 ///
 /// # Errors
-/// The disks'.
+/// Errors of the disks.
 pub(crate) fn settle_in_memory(tree: &Tree, losers: Vec<Loser>, last: Gsn) -> Result<u64> {
     let log = NoLog {
         last: AtomicU64::new(last.0),

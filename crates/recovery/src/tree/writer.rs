@@ -1,4 +1,4 @@
-//! Logs the tree's records. All go to stream 0, so that they have an order.
+//! Logs the tree's records. All records of trees are appended to stream 0, so that these records have an order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +13,14 @@ use perdura_wal::{FrameKind, Wal};
 /// The stream that all of the tree's records go to.
 pub const TREE_STREAM: StreamId = StreamId(0);
 
-/// The bytes of records that a writer has appended, including the heads of their frames.
+/// Counts of the bytes that a writer has appended, by kind of record. The heads of the frames count too.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecordBytes {
     /// Bytes of Δ records.
     pub delta: u64,
     /// Bytes of BW records.
     pub writes: u64,
-    /// Bytes of records of changes of structure.
+    /// Bytes of records that describe changes of the tree's structure.
     pub structure: u64,
 }
 
@@ -54,7 +54,7 @@ impl TreeWriter {
         }
     }
 
-    /// Returns the bytes that this writer and its clones have appended.
+    /// Returns how many bytes this writer and its clones have appended.
     #[must_use]
     pub fn bytes(&self) -> RecordBytes {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

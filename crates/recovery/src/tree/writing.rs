@@ -1,4 +1,4 @@
-//! Makes the changes of transactions, in the pages of a tree and in the log.
+//! Changes rows for transactions: in the pages of a tree and in the log.
 
 use std::cell::Cell;
 
@@ -12,10 +12,10 @@ use super::live::LiveTree;
 use super::losers::ToUndo;
 use super::writer::TREE_STREAM;
 
-/// The log's data about a transaction.
+/// A transaction as the log knows it.
 #[derive(Debug)]
 pub struct LoggedTxn {
-    /// Its number.
+    /// The transaction's id.
     pub id: TxnId,
     /// The stream that its records go to.
     pub stream: StreamId,
@@ -53,7 +53,7 @@ pub enum Purpose {
     },
 }
 
-/// A change that was made.
+/// The result of changing a row.
 #[derive(Debug)]
 pub struct Changed {
     /// The row before the change. `None`: there was no row.
@@ -62,7 +62,8 @@ pub struct Changed {
     pub gsn: Option<Gsn>,
 }
 
-/// The log for one operation of a transaction: appends the operation, and the tree's records that the operation causes.
+/// The implementation of [`Log`] for one operation of a transaction. It appends the operation, and the tree's records
+/// that the operation causes.
 struct TxnLog<'a> {
     live: &'a LiveTree,
     txn: &'a LoggedTxn,
@@ -118,14 +119,14 @@ fn append(wal: &Wal, stream: StreamId, txn: TxnId, act: Act<'_>) -> (Appended, G
 }
 
 impl LiveTree {
-    /// Checks that the log has room for the record of a write of `bytes` bytes, and for a change of structure.
+    /// Checks that the log has room for a write of `bytes` bytes, and for a change of the tree's structure.
     ///
     /// # Errors
     /// [`Error::LogFull`] if the log has no room; [`Error::Stopped`].
     pub fn admit(&self, stream: StreamId, bytes: usize) -> Result<()> {
         let page_bytes = self.tree.shape().page_bytes;
-        // The record also has the old row and its key, which together fit in a page. The record of a change of
-        // structure has the images of the pages that it makes.
+        // The record of the write also has the old row and its key, which together fit in a page. The record of a
+        // change of structure has the contents of the pages that the change makes.
         self.wal.admit(stream, bytes + page_bytes)?;
         self.wal.admit(TREE_STREAM, 6 * page_bytes)
     }
@@ -133,8 +134,9 @@ impl LiveTree {
     /// Changes a row for a transaction. The caller makes sure that no other transaction may change the row.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is no such table, or if key or value is too long. [`Error::LogFull`] if the pages in
-    /// memory wait for the log: the caller tries again later. The disk's. After an error nothing was changed.
+    /// [`Error::Usage`] if the table is unknown, or if the key or the value is too long. [`Error::LogFull`] while the
+    /// pages in memory wait for the log: the caller tries again later. Errors of the disk. After an error nothing was
+    /// changed.
     pub fn change(
         &self,
         txn: &mut LoggedTxn,
@@ -159,7 +161,7 @@ impl LiveTree {
         );
         self.cut_notes();
         if applied.is_sparse {
-            // If memory has no room for the merge, a later write to the page tries again.
+            // If the pool has no free frame for the merge, a later write to the page tries again.
             let _merged_or_later = self.insist(|| self.tree.merge(table, key, &self.writer));
         }
         Ok(Changed {
@@ -168,7 +170,8 @@ impl LiveTree {
         })
     }
 
-    /// Undoes the newest of a transaction's changes. Returns false if there is no change left.
+    /// Undoes the newest change of a transaction and removes that change from `changes`. Returns false if `changes` is
+    /// empty.
     ///
     /// # Errors
     /// As [`admit`](Self::admit) and [`change`](Self::change). After an error nothing was undone.
@@ -181,14 +184,15 @@ impl LiveTree {
         })
     }
 
-    /// Lists a transaction of the last life, whose records begin at `first`, as open in this life, which is to end it.
+    /// Adds a transaction to this life's list of open transactions. The previous life left the transaction open. The
+    /// transaction's records begin at `first`.
     pub(super) fn adopt(&self, txn: &mut LoggedTxn, first: Pos) {
         let listed = ActiveTxn { txn: txn.id, first };
         self.active.of(txn.stream).lock().push(listed);
         txn.is_listed = true;
     }
 
-    /// Ends a transaction that has records. `act` is its commit or the end of its rollback.
+    /// Ends a transaction that has records in the log. `act` is the transaction's commit, or the end of its rollback.
     pub fn end(&self, txn: &LoggedTxn, act: Act<'_>) -> Appended {
         debug_assert!(act.row().is_none(), "an end changes no row");
         let last = || append(&self.wal, txn.stream, txn.id, act).0;
@@ -196,11 +200,11 @@ impl LiveTree {
     }
 }
 
-/// Undoes the newest of `changes`: `change` restores its row and returns the number of the operation that did so.
-/// Returns false if `changes` is empty.
+/// Undoes the newest of `changes` by calling `change`, which restores the row and returns the number of the undoing
+/// operation. Returns false if `changes` is empty.
 ///
 /// # Errors
-/// Those of `change`: after an error nothing was undone.
+/// The errors of `change`. After an error nothing was undone.
 pub(super) fn undo_newest(
     changes: &mut Vec<ToUndo>,
     change: impl FnOnce(&ToUndo, Purpose) -> Result<Option<Gsn>, Error>,

@@ -1,5 +1,6 @@
-//! Tests of consistent checkpoints while transactions run. The image has every key-addressed row and every sequence
-//! number as of its cut. Page records bring the other rows from there to the end of the log.
+//! Tests of consistent checkpoints while transactions run. The image holds every key-addressed row and every sequence
+//! number as they were at the image's cut. A restart also plays the page records of the log. So the page-addressed rows
+//! are as they were at the end of the log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,9 +24,9 @@ const GEOMETRY: Geometry = Geometry {
     chunk_pages: 2,
     hash_seed: 1,
 };
-/// A table whose changes are in the log.
+/// A table with changes in the log.
 const PAGED: TableId = TableId(1);
-/// A table whose changes are in no log: after a restart it has the rows of the image.
+/// A table whose changes are not in the log. After a restart it has the rows of the image.
 const KEYED: TableId = TableId(2);
 
 #[derive(Clone)]
@@ -82,7 +83,8 @@ struct World {
     cuts: bool,
     tables: Tables,
     mode: SnapshotMode,
-    /// The transaction count and the key-addressed rows at the cut of each complete image, the newest last.
+    /// An entry for each complete image, the newest image last. The entry has the transaction count and the
+    /// key-addressed rows at the image's cut.
     images: Vec<(u64, Rows)>,
     count: u64,
 }
@@ -140,7 +142,8 @@ impl World {
         db
     }
 
-    /// Runs a transaction that writes the count to every partition of each table, and some other rows.
+    /// Runs a transaction. In every partition of each table it writes the transaction count to one row, and changes a
+    /// random row.
     fn transaction(&mut self, heap: &Heap, wal: &Wal) {
         let (mut undo, mut group) = (Undo::new(), GroupBuilder::new());
         let mut parts: Vec<_> = ids().map(|p| heap.lock(p)).collect();
@@ -176,7 +179,7 @@ impl World {
         }
     }
 
-    /// Runs a checkpoint, with transactions between its steps, to its end or to a crash.
+    /// Runs a checkpoint to the end or to a crash. Transactions run between the checkpoint's steps.
     fn checkpoint(&mut self, db: &Life, crashes: bool) {
         let at = (self.count, rows(&db.heap, KEYED));
         db.checkpoints.begin().expect("a checkpoint");
@@ -194,8 +197,8 @@ impl World {
         self.images.push(at);
     }
 
-    /// Restarts the database. Returns the report if the page-addressed rows are as before and the key-addressed rows as
-    /// in the image, otherwise `None`.
+    /// Restarts the database. Returns the report if the page-addressed rows equal `paged` and the key-addressed rows
+    /// equal the rows in `image`, otherwise `None`.
     fn restarts(&self, paged: &Rows, image: Option<&(u64, Rows)>) -> Option<RestartReport> {
         let db = self.open();
         let none = (0, Rows::new());
@@ -244,8 +247,8 @@ fn seeded_bugs_of_the_instant_are_caught() {
     }
 }
 
-/// A damaged page cannot be taken from the older image, which has it as of another instant. So the older image is
-/// loaded as a whole.
+/// A damaged page cannot be taken from the older image, which holds the page as it was at an earlier instant. So the
+/// restart loads the whole older image.
 #[test]
 fn damage_in_an_image_of_one_instant_brings_the_older_one_back_as_a_whole() {
     for seed in 0..10 {
@@ -268,7 +271,7 @@ fn damage_in_an_image_of_one_instant_brings_the_older_one_back_as_a_whole() {
         let report = world.restarts(&paged, world.images.first());
         let report = report.unwrap_or_else(|| panic!("seed {seed}"));
         assert_eq!((report.checkpoint, report.pages_rebuilt), (k - 1, 0));
-        // The next checkpoint overwrites the image that was passed over.
+        // The next checkpoint overwrites the damaged image.
         let db = world.open();
         world.count += 1000;
         world.checkpoint(&db, false);

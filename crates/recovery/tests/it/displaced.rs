@@ -1,4 +1,4 @@
-//! A test of a directory that is replaced while the database opens.
+//! A test that replaces a database directory while the database opens.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use perdura_recovery::{RestartMode, restart};
 
 use crate::made;
 
-/// Found in review: a life noted its directories only when it began. So if another directory replaced the old one
-/// during the restart, the life noted the new directory. Transactions that it acknowledged went into files without
-/// names.
+/// Found in review: the identities of the directories were read only when the life began. If a new directory had
+/// replaced the old one during the restart, the life read the new directory's identity. It then wrote acknowledged
+/// transactions into files of the old directory, which had lost their names.
 #[test]
 fn a_directory_that_is_replaced_during_the_restart_is_missed() {
     let dir = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use perdura_recovery::{
 };
 use perdura_wal::{Scheme, SegmentSizes};
 
-/// Makes a database with this many streams on one disk.
+/// Makes a database with `streams` log streams on a new disk in memory.
 pub fn database(streams: u8) -> Arc<dyn Disk> {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     make(&disk, streams);
@@ -40,7 +40,7 @@ pub fn life(restarted: Restarted, options: &RestartOptions) -> Life {
     Life::begin(restarted, options, memory, window).unwrap()
 }
 
-/// Makes a database with this many streams on `disk`.
+/// Makes a database with `streams` log streams on `disk`.
 pub fn make(disk: &Arc<dyn Disk>, streams: u8) {
     let new = NewDatabase {
         uuid: Uuid([3; 16]),

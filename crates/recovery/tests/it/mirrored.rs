@@ -1,4 +1,4 @@
-//! A test of a restart from the disks alone, which lack a part of the log that only the memories of a mirror held.
+//! A test of a restart from the disks alone, although the end of the log was only in a mirror's memory.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn options(disk: &Arc<dyn Disk>) -> RestartOptions {
     )
 }
 
-/// Appends a frame that changes no data to each stream and closes the epoch. The mirror then holds that epoch.
+/// Appends to each stream a frame that changes no data, and closes the epoch. The mirror then holds that epoch.
 fn acknowledge(wal: &Wal) -> Epoch {
     for stream in (0..STREAMS).map(StreamId) {
         let none = PartitionSet::empty();
@@ -54,7 +54,7 @@ fn a_restart_goes_on_without_what_the_mirror_held_only_if_its_options_say_so() {
     let on_disk = wal.durable(Rung::Disk);
     let lost = acknowledge(&wal);
     acknowledge(&wal);
-    // Of both epochs, the disk gets the second stream's part and nothing of the first stream's.
+    // The disk gets both epochs of the second stream, and neither epoch of the first stream.
     while wal.flush_step(StreamId(1)).unwrap() != FlushProgress::Idle {}
     assert!(wal.durable(Rung::Disk) == on_disk && wal.durable(Rung::Mirror) > lost);
     drop(wal);
@@ -65,7 +65,7 @@ fn a_restart_goes_on_without_what_the_mirror_held_only_if_its_options_say_so() {
     again.tail = Tail::GivenUp;
     let report = restart(&again).unwrap().unwrap().report;
     assert_eq!(report.durable_epoch, on_disk.0);
-    // The next life needs no option, because the part that was given up is void.
+    // The next restart needs no option, because the part of the log that was given up is void.
     again.tail = Tail::OnDisk;
     assert!(restart(&again).unwrap().is_some());
 }

@@ -1,4 +1,4 @@
-//! Tests of the frames that the player of each method is called with, and of logs that players refuse.
+//! Tests of the players: each method's player gets the right frames, and players refuse wrong logs.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl Machine {
         )
     }
 
-    /// Opens the log of the next life.
+    /// Restarts the database and returns the log of its next life.
     fn open(&self, method: &Method) -> Result<Arc<Wal>> {
         let options = self.options(method, Schedule::inline(Level::Three, 0));
         let restarted = restart(&options)?.expect("it was made");
@@ -51,7 +51,7 @@ impl Machine {
         .wal)
     }
 
-    /// Runs a restart that changes nothing.
+    /// Runs a restart that changes nothing on the disk.
     fn try_out(&self, method: &Method, schedule: Schedule) -> Result<()> {
         let options = RestartOptions {
             mode: perdura_recovery::RestartMode::Dry,
@@ -78,7 +78,7 @@ fn numbers_of_operations_go_on_above_those_of_the_lives_before() {
     for life in 1..=4 {
         let wal = machine.open(&METHODS[0]).unwrap();
         assert!(wal.last_gsn() >= last && wal.eosl(Rung::Disk) == wal.last_gsn());
-        // The third life gives out no number; its blocks still name the last number of the lives before.
+        // The third life assigns no number; its blocks still name the last number of the earlier lives.
         for count in [2, 3].into_iter().filter(|_| life != 3) {
             // The frame is of a kind that no player reads.
             let frame = (FrameKind::Beacon, count);
@@ -124,7 +124,7 @@ fn a_record_of_another_scheme_is_refused_by_every_player_and_not_passed_over() {
         let other = match method.player {
             Player::Pages(PagePlayer::Group(_)) => FrameKind::Record,
             Player::Pages(_) => FrameKind::Group,
-            // These players do nothing in a log without their frames. The suites `ordered` and, in steal mode, `keyed`
+            // These players do nothing in a log without their frames. The suites `ordered` and `keyed` (in steal mode)
             // test them.
             Player::Ordered | Player::Tree(_) => continue,
         };
@@ -148,7 +148,7 @@ fn a_record_of_another_scheme_is_refused_by_every_player_and_not_passed_over() {
     }
 }
 
-/// Returns a method whose player takes `Record` frames, for a log of any scheme.
+/// Returns a method with a player of `Record` frames, for a log of any scheme.
 fn for_any_log(player: &Player) -> Method {
     Method {
         name: "any",

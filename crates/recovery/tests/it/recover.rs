@@ -1,6 +1,6 @@
-//! Tests `recover` with an image and a log of other kinds than the product's. The image is the state of an epoch. The
-//! log is held in memory, in another order than the streams. Both kinds exist only in this file. The recovered state is
-//! the same as from the product's streams.
+//! Tests `recover` with implementations of an image and a log source that only this file has. Both are in memory. The
+//! image is the state of an epoch. The log has its records in another order than the product's streams. The recovered
+//! state must equal the state recovered from the product's streams.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ const GEOMETRY: Geometry = Geometry {
     hash_seed: 1,
 };
 
-/// A frame that was read from a log.
+/// A frame read from a log.
 #[derive(Clone)]
 struct Kept {
     kind: FrameKind,
@@ -44,7 +44,7 @@ struct Kept {
     origin: Origin,
 }
 
-/// A log source with its frames in memory. Its parts and units do not depend on the streams that the frames came from.
+/// A log source with its frames in memory. It divides the frames into parts and units without regard to their streams.
 struct Archive {
     parts: Vec<Vec<Shelf>>,
     end: Epoch,
@@ -192,7 +192,7 @@ impl Image for Copies {
     }
 }
 
-/// Returns the contents of pages, without the update number, which is assigned only at the end of a restart.
+/// Returns the contents of the pages. They lack update numbers, which a restart assigns only at its end.
 fn pages(heap: &Heap) -> BTreeMap<PageId, Vec<u8>> {
     let mut found = BTreeMap::new();
     for page in (0..PAGES).map(PageId) {
@@ -204,7 +204,7 @@ fn pages(heap: &Heap) -> BTreeMap<PageId, Vec<u8>> {
     found
 }
 
-/// A database in memory, whose log the tests recover from.
+/// A database in memory. The tests recover from its log.
 struct Machine {
     disks: Disks,
 }
@@ -232,7 +232,7 @@ impl Machine {
         machine
     }
 
-    /// Runs a life of the database. The pages have no class, so no index has rows of them.
+    /// Runs a life of the database. The pages have no class, so no index contains their rows.
     fn live(&self, rng: &mut fastrand::Rng, useq: &mut [u32]) {
         let options = RestartOptions::of_records(
             self.disks.clone(),
@@ -266,7 +266,7 @@ impl Machine {
         assert!(wal.durable(Rung::Disk) > Epoch(0));
     }
 
-    /// Recovers the state from the streams, by the product's log source.
+    /// Recovers the state from the streams, with the product's log source.
     fn by_streams(&self, schedule: Schedule) -> Result<State> {
         let anchor = read_anchor(self.disks.data.as_ref()).unwrap().unwrap();
         let Disks { data, images, .. } = &self.disks;
@@ -276,7 +276,7 @@ impl Machine {
         recovered(&plan, &streams, schedule)
     }
 
-    /// Returns every frame of the log up to the cut, and the durable epoch.
+    /// Returns every frame of the log up to its end, and the durable epoch.
     fn frames(&self) -> (Vec<Kept>, Epoch) {
         let anchor = read_anchor(self.disks.data.as_ref()).unwrap().unwrap();
         let begin = vec![perdura_base::Pos(0); usize::from(STREAMS)];
@@ -338,7 +338,8 @@ fn recovered<I: Image, S: LogSource>(image: &I, log: &S, schedule: Schedule) -> 
     recover(image, log, &means)
 }
 
-/// Returns an archive with these frames in another order and in other parts. Each unit holds frames of one life.
+/// Returns an archive of the frames in `kept`, divided at random into parts. Within each life the frames are in random
+/// order. Each unit holds frames of one life.
 fn archive(mut kept: Vec<Kept>, end: Epoch, rng: &mut fastrand::Rng) -> Archive {
     rng.shuffle(&mut kept);
     kept.sort_by_key(|frame| frame.origin.life);

@@ -1,5 +1,6 @@
-//! Tests the schedule on toy work that records its jobs. Every job runs once, in an order that the level's edges allow,
-//! and units of a stream run in order. Errors reach the caller. Merging workers never wait for each other in a circle.
+//! Tests the schedule on toy work that records its jobs. Every job runs once, after the jobs that must precede it at
+//! the restart's level. The units of a stream run in order. Errors reach the caller. Merging workers never wait for one
+//! another in a circle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,8 +30,8 @@ enum Event {
 /// The number of indexes of a toy.
 const INDEXES: usize = 5;
 
-/// Work with given numbers of parts and units. If it is ordered, its units have serial numbers, which ascend within a
-/// stream.
+/// Work of a given size: the count of parts on each disk, and the count of units in each stream. If the work is
+/// ordered, the units have serial numbers. These numbers ascend within a stream.
 struct Toy {
     parts: Vec<usize>,
     units: Vec<usize>,
@@ -67,7 +68,7 @@ impl Toy {
         Ok(())
     }
 
-    /// Returns the three serial numbers in a unit. They are chosen so that those of different streams interleave.
+    /// Returns the three serial numbers of a unit. The serial numbers of different streams interleave.
     fn serials(&self, stream: usize, unit: usize) -> Vec<u64> {
         let streams = self.units.len();
         (0..3)
@@ -273,8 +274,8 @@ fn threads_keep_the_edges_of_every_level() {
             for _ in 0..20 {
                 let toy = Toy::new(&[6, 1, 0], &[9, 0, 20, 3]);
                 run(&toy, &Schedule::new(level, threads), &clock).unwrap();
-                // A player records a job some time after it took the job. So the recorded order of a stream's jobs is
-                // certain only with one player.
+                // A player records a job some time after it took the job. So only with one player is the recorded order
+                // of a stream's jobs the true order.
                 if threads == 1 {
                     check(&toy, level);
                 }

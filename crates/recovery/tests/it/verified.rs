@@ -1,4 +1,4 @@
-//! Tests of `verify`: the images that it reads, and frames of each owner that do not parse.
+//! Tests of `verify`: it reads both images, and reports unparsable frames of every owner.
 
 use std::sync::Arc;
 

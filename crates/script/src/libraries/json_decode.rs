@@ -1,5 +1,5 @@
 //! `cjson.decode` converts JSON to values, with the defaults and the error texts of lua-cjson 2.1. As in lua-cjson,
-//! strings may contain any bytes, which no available JSON parser allows.
+//! strings may contain any bytes. No available JSON parser allows that, so this file has its own parser.
 
 use super::{Fault, Outcome, bad_argument, string_arg};
 use crate::vm::Shared;
@@ -49,7 +49,7 @@ enum Token {
     Error(&'static str),
 }
 
-/// A token, and the offset at which it begins.
+/// A token and the token's start offset.
 type Placed = (Token, usize);
 
 fn unexpected(wanted: &str, (token, at): &Placed) -> Fault {
@@ -135,7 +135,7 @@ impl Parser<'_> {
         Token::Error("invalid token")
     }
 
-    /// Returns the longest number at the present offset.
+    /// Returns the longest number that begins at the current offset.
     fn number(&mut self) -> Token {
         let rest = &self.text[self.at..];
         let digits = |from: usize| {
@@ -207,8 +207,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Returns the character of the escape whose `\u` has been read. A surrogate pair of two escapes makes one
-    /// character. `None`: the escape is invalid.
+    /// Reads the rest of an escape after its `\u`, and returns the character. Two escapes that form a surrogate pair
+    /// make one character. Returns `None` if the escape is invalid.
     fn unicode(&mut self) -> Option<char> {
         let high = self.hex(self.at)?;
         if !(0xD800..0xDC00).contains(&high) {

@@ -6,11 +6,11 @@ use mlua::{Lua, LuaString, MultiValue, Table, Value};
 
 /// The greatest depth of nested tables. Deeper tables are an error.
 const DEPTH_MAX: usize = 1000;
-/// The bounds for arrays. A table whose greatest index is above both `SPARSE_SAFE` and `SPARSE_RATIO` times the number
-/// of its items is not an array.
+/// The bounds for sparse arrays. A table is too sparse if the greatest index exceeds `SPARSE_SAFE`, and exceeds
+/// `SPARSE_RATIO` times the number of items.
 const SPARSE_SAFE: i64 = 10;
 const SPARSE_RATIO: i64 = 2;
-/// The number of significant digits with which a number is written.
+/// The number of significant digits in a written number.
 const DIGITS: usize = 14;
 
 /// Implements `cjson.encode(value)`.
@@ -145,7 +145,8 @@ impl Encoder<'_> {
     }
 }
 
-/// Returns the greatest index if all keys are integers from 1 on. `None`: the table is encoded as an object.
+/// Returns the greatest index if all keys are positive integers. Returns `None` if the table must be encoded as an
+/// object.
 fn array_len(table: &Table) -> Outcome<Option<i64>> {
     let (mut greatest, mut items) = (0, 0);
     for pair in table.pairs::<Value, Value>() {

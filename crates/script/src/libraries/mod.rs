@@ -1,7 +1,7 @@
 //! The functions that the prelude takes from Rust.
 //!
-//! Each function returns the text of an error, or nil and its results. The prelude raises the error, so that it has
-//! the line of the script. Only errors that end the run are raised here, through [`Shared::stop`].
+//! Each function returns the text of an error, or nil and then its results. The prelude raises the error, so that the
+//! error names the script's line. Only errors that end the run are raised here, through [`Shared::stop`].
 
 mod json_decode;
 mod json_encode;
@@ -22,7 +22,7 @@ use std::rc::Rc;
 pub(crate) enum Fault {
     /// An error with this text, which is raised at the script's line.
     Text(String),
-    /// The end of the run.
+    /// An error that ends the run.
     End(mlua::Error),
 }
 
@@ -41,7 +41,7 @@ impl From<&str> for Fault {
 /// The result of a library's function.
 pub(crate) type Outcome<T> = Result<T, Fault>;
 
-/// Converts a result into the form that the prelude takes.
+/// Converts a result into the values that the prelude expects: the text of an error, or nil and then the results.
 fn lower(lua: &Lua, outcome: Outcome<impl IntoLuaMulti>) -> mlua::Result<MultiValue> {
     match outcome {
         Ok(results) => {
@@ -56,7 +56,7 @@ fn lower(lua: &Lua, outcome: Outcome<impl IntoLuaMulti>) -> mlua::Result<MultiVa
     }
 }
 
-/// Returns the error for a wrong argument, in the words of Lua's own library.
+/// Returns the error for a wrong argument, with the text of Lua's library.
 pub(crate) fn bad_argument(at: usize, name: &str, wanted: &str, got: Option<&Value>) -> Fault {
     let got = got.map_or("no value", Value::type_name);
     Fault::Text(format!(
@@ -97,7 +97,7 @@ pub(crate) fn string_arg(
     }
 }
 
-/// Returns a table of all functions, by the names that the prelude uses.
+/// Returns a table of all native functions, with the names that the prelude uses.
 pub(crate) fn native(lua: &Lua, shared: &Rc<Shared>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let add = |name: &str, run: fn(&Lua, &Shared, MultiValue) -> mlua::Result<MultiValue>| {
@@ -163,7 +163,7 @@ fn sha1hex(lua: &Lua, args: &MultiValue) -> Outcome<String> {
     Ok(crate::sha1_hex(&text.as_bytes()))
 }
 
-/// Finds a string in another string, from a position on. It does not interpret patterns and takes linear time.
+/// Finds a string in a text, from a given position. The string is not a pattern. The search takes linear time.
 fn find(lua: &Lua, args: &MultiValue) -> Outcome<(Option<usize>, Option<usize>)> {
     let text = string_arg(lua, args, 1, "find")?;
     let wanted = string_arg(lua, args, 2, "find")?;
@@ -210,7 +210,7 @@ fn randomseed(shared: &Shared, args: &MultiValue) -> Outcome<()> {
     Ok(())
 }
 
-/// Ends the run. The prelude calls it when a script has caught an error that no script may catch.
+/// Ends the run. The prelude calls this when it has caught an error that must not reach the script.
 fn exhausted(shared: &Shared, args: &MultiValue) -> mlua::Result<MultiValue> {
     fn is_memory(error: &mlua::Error) -> bool {
         match error {
@@ -226,7 +226,7 @@ fn exhausted(shared: &Shared, args: &MultiValue) -> mlua::Result<MultiValue> {
         Some(Value::Error(error)) if is_memory(error) => Stop::Memory,
         _ => Stop::Engine,
     };
-    // An earlier reason takes precedence.
+    // If the run already ends for an earlier reason, that reason stays.
     if shared.stopped() == Stop::No {
         shared.stop(why);
     }

@@ -8,7 +8,7 @@ use rmp::encode;
 /// The greatest depth of nested tables. Deeper tables are packed as nil.
 const DEPTH_MAX: usize = 16;
 
-/// Implements `cmsgpack.pack(value, …)`. Packs all values, one behind the other.
+/// Implements `cmsgpack.pack(value, …)`. Packs all values into one string, in order.
 pub(crate) fn pack(lua: &Lua, shared: &Shared, args: &MultiValue) -> Outcome<LuaString> {
     if args.is_empty() {
         return Err(Fault::from(

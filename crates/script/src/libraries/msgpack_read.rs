@@ -26,8 +26,9 @@ pub(crate) fn unpack(lua: &Lua, shared: &Shared, args: &MultiValue) -> Outcome<M
     Ok(values)
 }
 
-/// Implements `cmsgpack.unpack_one(text [, offset])` and `cmsgpack.unpack_limit(text, limit [, offset])`. Returns the
-/// next offset, or -1 at the end of the text, and then at most `limit` values (0: all).
+/// Implements `cmsgpack.unpack_one(text [, offset])` and `cmsgpack.unpack_limit(text, limit [, offset])`. The first
+/// result is the next offset, or -1 at the end of the text. The other results are the values, at most `limit` of them.
+/// A `limit` of 0 means all values.
 pub(crate) fn unpack_some(
     lua: &Lua,
     shared: &Shared,
@@ -77,7 +78,7 @@ pub(crate) fn unpack_some(
     Ok(values)
 }
 
-/// Fails if the stack has no room for this number of values.
+/// Fails if the stack has no room for `values` values.
 fn check_count(values: usize) -> Outcome<()> {
     if values > 4096 {
         return Err(Fault::from("too many values to unpack at once"));

@@ -1,4 +1,4 @@
-//! Writes and converts numbers as C does.
+//! Functions that write and convert numbers as C does.
 
 /// Appends an integer.
 pub(crate) fn push_integer(out: &mut Vec<u8>, n: i64) {
@@ -19,8 +19,8 @@ pub(crate) fn push_integer(out: &mut Vec<u8>, n: i64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Appends a number as `%.{digits}g` writes it: with `digits` significant digits, without zeros at the end. It is
-/// written with an exponent if the exponent is below -4 or at least `digits`.
+/// Appends a number as C's `%.{digits}g` writes it: with `digits` significant digits, without zeros at the end. The
+/// exponent is written if it is below -4 or at least `digits`.
 pub(crate) fn push_general(out: &mut Vec<u8>, n: f64, digits: usize) {
     debug_assert!(digits > 0);
     if n.is_nan() {
@@ -72,8 +72,8 @@ pub(crate) fn push_general(out: &mut Vec<u8>, n: f64, digits: usize) {
     }
 }
 
-/// Converts a double to an integer as C does on the machines that Redis runs on. It cuts off the fraction. The result
-/// is the least integer if the double is out of range.
+/// Converts a double to an integer as C does on the processors that Redis runs on. The fraction is dropped. A double
+/// that is out of range becomes the least integer.
 #[expect(clippy::cast_possible_truncation, reason = "the bounds are checked")]
 pub(crate) fn truncate(n: f64) -> i64 {
     // 2^63: every double below it fits into 64 bits.
@@ -85,7 +85,7 @@ pub(crate) fn truncate(n: f64) -> i64 {
     }
 }
 
-/// Returns the integer that is equal to a number. `None`: the number is not an integer.
+/// Returns the integer that is equal to `n`, or `None` if `n` is not an integer.
 pub(crate) fn whole(n: f64) -> Option<i64> {
     let cut = truncate(n);
     (crate::to_lua::as_double(cut).to_bits() == (n + 0.0).to_bits()).then_some(cut)

@@ -2,13 +2,16 @@
 //!
 //! | letter | form |
 //! |---|---|
-//! | `>` `<` `=` | from here on the highest byte first, the lowest first, as the machine (the lowest first) |
-//! | `!n` | from here on aligned to n bytes, at most to its own size; without n to 8 |
-//! | `x` | a zero |
-//! | `b` `B`, `h` `H`, `l` `L`, `T`, `in` `In` | integers of 1, 2, 8, 8 and n (without it 4) bytes; large letters have no sign |
+//! | `>` | in the following values, the highest byte is first |
+//! | `<` `=` | in the following values, the lowest byte is first; `=` means the computer's order |
+//! | `!n` | each following value is aligned to its own size, but to at most n bytes; without n, 8 |
+//! | `x` | a zero byte |
+//! | `b` `B`, `h` `H`, `l` `L`, `T` | integers of 1, 2, 8 and 8 bytes; capital letters mean unsigned |
+//! | `in` `In` | integers of n bytes; without n, 4; `I` means unsigned |
 //! | `f` `d` | numbers of 4 and 8 bytes |
-//! | `s` | a string and a zero |
-//! | `cn` | n bytes of a string; 0: the whole string, and to unpack, as many as the number before says |
+//! | `s` | a string, followed by a zero byte |
+//! | `cn` | n bytes of a string |
+//! | `c0` | the whole string; `unpack` uses the preceding value as the length, and does not return that value |
 
 use super::{Fault, Outcome, number, number_arg, string_arg};
 use crate::to_lua::as_double;
@@ -29,7 +32,7 @@ enum Form {
 }
 
 impl Form {
-    /// Returns the size of the form, bytes. `None`: the size depends on the value.
+    /// Returns the size of the form in bytes, or `None` if the size depends on the value.
     fn bytes(&self) -> Option<usize> {
         match self {
             Form::Zero => Some(1),
@@ -60,7 +63,7 @@ struct Format<'a> {
 }
 
 impl Format<'_> {
-    /// Reads the digits that come next in the format, as a number. `None`: no digit comes next.
+    /// Reads the digits that come next in the format, as a number. Returns `None` if no digit comes next.
     fn count(&mut self) -> Option<usize> {
         let digits = self.rest.iter().take_while(|b| b.is_ascii_digit()).count();
         let (number, rest) = self.rest.split_at(digits);
@@ -81,8 +84,8 @@ impl Format<'_> {
         Ok(Form::Integer { bytes, signed })
     }
 
-    /// Returns the next form, and the number of zeros that align it at the offset `place`. `None`: the format has
-    /// ended.
+    /// Returns the next form, and the number of zero bytes to add at the offset `place` so that the form is aligned.
+    /// Returns `None` at the end of the format.
     fn next(&mut self, place: usize) -> Outcome<Option<(Form, usize)>> {
         loop {
             let Some((letter, rest)) = self.rest.split_first() else {
@@ -198,7 +201,7 @@ fn pack_one(
                 _ => text.len(),
             };
             let Some(taken) = text.get(..len) else {
-                // The original library's error has a number that is too high by one.
+                // The original library's error names an argument number that is too high by one.
                 let at = at + 1;
                 return Err(Fault::Text(format!(
                     "bad argument #{at} to 'pack' (string too short)"
@@ -214,7 +217,7 @@ fn pack_one(
     Ok(())
 }
 
-/// Returns the low 64 bits of a number. A number beyond the signed range counts as unsigned.
+/// Returns the low 64 bits of a number. A number above the range of signed integers is treated as unsigned.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -269,7 +272,7 @@ pub(crate) fn size(lua: &Lua, args: &MultiValue) -> Outcome<f64> {
     Ok(as_double(i64::try_from(size).unwrap_or(i64::MAX)))
 }
 
-/// Implements `struct.unpack(format, text [, place])`. Returns the values, and then the position behind them.
+/// Implements `struct.unpack(format, text [, place])`. Returns the values, and then the position after the last value.
 pub(crate) fn unpack(lua: &Lua, shared: &Shared, args: &MultiValue) -> Outcome<MultiValue> {
     let text = string_arg(lua, args, 1, "unpack")?;
     let data = string_arg(lua, args, 2, "unpack")?;

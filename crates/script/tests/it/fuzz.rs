@@ -1,10 +1,10 @@
 //! Fuzzing: random bytes as input of scripts, and random values as replies.
 //!
-//! An input is bytes, a reply of the host, or a random value in MessagePack, and may then be damaged. A script reads
-//! the input and returns it. Four things are checked. Nothing panics, every run ends with a reply or with an error, a
-//! reply is one whole value of RESP, and the machine's memory does not grow.
+//! An input is random text, a reply of the host, or a value in MessagePack. Some inputs are then damaged. A script
+//! reads the input and returns it. The test checks that nothing panics. Every run must end with a reply or an error. A
+//! reply must be one whole value of RESP. The virtual machine's memory must not grow.
 //!
-//! A failure prints the seed and the number of the input. `PERDURA_FUZZ_INPUTS` sets the number of inputs, and
+//! A failure prints the seed and the input's sequence number. `PERDURA_FUZZ_INPUTS` sets how many inputs are tried, and
 //! `PERDURA_FUZZ_SEED` the seed:
 //!
 //! ```text
@@ -16,10 +16,10 @@ use fastrand::Rng;
 use perdura_script::{Code, Failure, Input, Limits, sha1_hex};
 use std::time::{Duration, Instant};
 
-/// The growth of the memory in use that is allowed over many inputs, bytes.
+/// The memory, in bytes, that the virtual machine must not exceed after an input.
 const LEFT_BYTES: usize = 2 << 20;
 
-/// The scripts that read an input. ARGV[1] is the input, and ARGV[2] is a format.
+/// The scripts that read an input. ARGV[1] is the input, and ARGV[2] is a format of `struct`.
 const READERS: [&str; 12] = [
     "return cmsgpack.unpack(ARGV[1])",
     "return {cmsgpack.unpack(ARGV[1])}",
@@ -35,7 +35,7 @@ const READERS: [&str; 12] = [
     "redis.setresp(3) return redis.pcall('RAW', ARGV[1])",
 ];
 
-/// Keys that give a table a special reply.
+/// Field names that give a table a special reply.
 const FIELDS: [&str; 9] = [
     "err",
     "ok",
@@ -110,7 +110,7 @@ impl Source {
         }
     }
 
-    /// Appends a reply of a host. Some replies are invalid.
+    /// Appends a random reply of a host. Some replies are invalid.
     fn reply(&mut self, depth: u32) {
         let kinds = if depth == 0 { 10 } else { 14 };
         let kind = self.rng.usize(..kinds);
@@ -177,15 +177,16 @@ impl Source {
         } else {
             self.pack(5);
         }
-        // After an invalid reply of the host, the machine is dropped. Making a new one takes as long as a thousand
-        // inputs.
+        // After an invalid reply of the host, the virtual machine is dropped. Making a new one takes as long as a
+        // thousand inputs.
         if self.rng.u16(..if is_reply { 2000 } else { 4 }) == 0 {
             self.damage();
         }
     }
 }
 
-/// Returns the bytes behind the first value of RESP. `None`: it is not a whole value.
+/// Returns the bytes after the first value of RESP in `reply`. Returns `None` if `reply` does not begin with a whole
+/// value.
 fn behind(reply: &[u8]) -> Option<&[u8]> {
     let end = reply.windows(2).position(|pair| pair == b"\r\n")?;
     let (line, rest) = (&reply[..end], &reply[end + 2..]);
@@ -212,7 +213,7 @@ fn behind(reply: &[u8]) -> Option<&[u8]> {
 }
 
 fn run(seed: u64, inputs: u64) {
-    // On a busy machine, a process may pause for longer than the time limit of the other tests.
+    // On a busy computer, a process may pause for longer than the time limit of the other tests.
     let mut bench = Bench::with(Limits {
         time: Duration::from_secs(60),
         ..Limits::default()

@@ -1,23 +1,24 @@
 //! Scripts that try to break out, to run forever, or to take all resources. Each must end with an error in time and
-//! give its memory back. After it, the next script must run.
+//! free its memory. The next script must then run.
 
 use crate::{Bench, limits};
 use perdura_script::{Code, Failure, Input, Limits, sha1_hex};
 use std::time::{Duration, Instant};
 
-/// A run must end within this time after its limit.
+/// The maximum excess over a run's time limit.
 const LATE: Duration = Duration::from_millis(100);
 
-/// The most tries of a run. It suffices if one try ends in time, because other tests may pause the machine.
+/// The maximum number of tries of a run. One try that ends in time suffices, because other tests may slow the computer
+/// down.
 const TRIES: usize = 3;
 
-/// Returns the processor time of this thread, which is the time that limits scripts.
+/// Returns the processor time of this thread. The time limit of scripts counts this time.
 fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).expect("a time")
 }
 
-/// Runs a script that must fail, by itself or by a limit, in time.
+/// Runs a script that must fail in time, by its own error or by a limit. Returns the failure.
 fn ends(bench: &mut Bench, source: &str) -> Failure {
     let most = bench.runtime.limits().time + LATE;
     let mut tries = (1..=TRIES).map(|nth| {
@@ -35,7 +36,7 @@ fn ends(bench: &mut Bench, source: &str) -> Failure {
     failure
 }
 
-/// Runs a script that a limit must end.
+/// Runs a script that must exceed a limit. The text of the error must contain `limit`.
 fn is_ended(bench: &mut Bench, source: &str, limit: &str) {
     match ends(bench, source) {
         Failure::Limit(text) => assert!(text.contains(limit), "{source}: {text}"),
@@ -84,7 +85,7 @@ fn time_in_which_a_script_does_not_run_does_not_count() {
     assert!(bench.runtime.spent() < limits().time);
     let source = "redis.call('REST') while true do end";
     let ended = bench.run(source);
-    // `spent` is the time of the newest run, so it is read before the next run.
+    // `spent` returns the time of the newest run, so it is called before the next run.
     let spent = bench.runtime.spent();
     assert!(spent >= limits().time, "{spent:?}");
     assert!(ended.is_err(), "{ended:?}");

@@ -1,4 +1,4 @@
-//! Compares the results of the libraries with those of Redis 7.0.15.
+//! Compares the results of the libraries with the results of Redis 7.0.15.
 
 use crate::{Bench, bulk};
 

@@ -1,4 +1,4 @@
-//! Runs scripts without a server, with a host that has a few commands.
+//! Tests that run scripts without a server. Their host has a few commands.
 
 mod fuzz;
 mod hostile;
@@ -10,10 +10,10 @@ use perdura_script::{
 };
 use std::time::Duration;
 
-/// A host whose commands return their arguments, fail, or halt the script.
+/// A host with commands that return the arguments, fail, or halt the script.
 #[derive(Default)]
 struct Echo {
-    /// The commands that the host was asked to run.
+    /// The requests that the host has received.
     seen: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ impl Bench {
     }
 }
 
-/// Returns a string of RESP.
+/// Returns `text` as a bulk string of RESP.
 fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }

@@ -1,4 +1,4 @@
-//! The values that scripts see, and the replies that are made from the values that scripts return.
+//! Tests of the values passed to scripts, and of the replies made from results.
 
 use crate::{Bench, bulk};
 use perdura_script::{Code, Failure, Header, Input, sha1_hex};

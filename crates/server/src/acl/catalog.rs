@@ -1,19 +1,17 @@
-//! The commands that access rules refer to: every command and subcommand, with its categories and
-//! its use of its keys.
+//! The commands for access rules: all commands and subcommands, with categories and key uses.
 //!
-//! The facts about Redis's commands are Redis's own (`facts.txt`), so a rule such as
-//! `+@read -@dangerous` means the same as in Redis. A command that Redis does not have gets its
-//! categories from its flags.
+//! Facts about Redis's commands come from Redis (`facts.txt`), so rules such as `+@read -@dangerous` have Redis's
+//! meaning. For a command that Redis lacks, the flags determine the categories.
 //!
-//! Each command and subcommand has a number. The numbers of a command's subcommands follow the
-//! command's own number. Numbers are assigned when the process starts and are never stored.
+//! Each command and subcommand has a *number*: its index in the catalog. The numbers of a command's subcommands follow
+//! the command's own number. Numbers are assigned when the process starts and are never stored.
 
 use crate::command::{Command, Keys, flag, table};
 use crate::resp::parse::Args;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// The categories in the order in which Redis names them.
+/// The categories in Redis's order.
 pub(crate) const CATEGORIES: [&str; 21] = [
     "keyspace",
     "read",
@@ -38,7 +36,7 @@ pub(crate) const CATEGORIES: [&str; 21] = [
     "scripting",
 ];
 
-/// The access of a command to a key: to read it, to write it, both or neither.
+/// The access of a command to a key: reading, writing, both or neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Access {
     /// True if the command returns the key's contents or copies them elsewhere.
@@ -47,7 +45,7 @@ pub(crate) struct Access {
     pub write: bool,
 }
 
-/// The use of a key by a command, as flags of Redis's key specifications: `RW`, `access` …
+/// The use of a key by a command, as flags of a Redis key specification: `RW`, `access` …
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct KeyUse(&'static str);
 
@@ -62,13 +60,12 @@ impl KeyUse {
         self.0.split('.').filter(|flag| !flag.is_empty())
     }
 
-    /// Returns whether the command only reads the key. If such a key is missing, Redis publishes
-    /// `keymiss`.
+    /// Returns whether the command only reads the key. If this key is missing, Redis publishes `keymiss`.
     pub(crate) fn only_looks(self) -> bool {
         self.0.starts_with("RO")
     }
 
-    /// Returns the access that the user's rules must allow.
+    /// Returns the access to the key that the user's rules must allow.
     pub(crate) fn access(self) -> Access {
         let changes = |flag| ["update", "insert", "delete"].contains(&flag);
         Access {
@@ -83,21 +80,21 @@ impl KeyUse {
 pub(crate) struct Entry {
     /// The name: `get`, or `config|get`.
     pub name: String,
-    /// The command. A subcommand has the command that contains it.
+    /// The command itself. For a subcommand, the command that contains it.
     pub command: &'static Command,
     /// The number of the command that contains this subcommand; `None` for a command.
     pub parent: Option<usize>,
     /// The categories, one bit for each of [`CATEGORIES`].
     categories: u32,
-    /// The access to all keys except the first.
+    /// The access to every key except the first.
     pub others: Access,
-    /// The use of the first key, and the use of the other keys.
+    /// The use of the first key, and the use of all other keys.
     uses: (KeyUse, KeyUse),
 }
 
 impl Entry {
-    /// Returns the use of a request's first key if `first`, or of its other keys if not. For SET
-    /// and BITFIELD the use depends on the arguments.
+    /// Returns the use of a request's first key if `first` is true, otherwise the use of its other keys. For SET and
+    /// BITFIELD the use depends on the arguments.
     pub(crate) fn key_use(&self, args: &Args<'_>, first: bool) -> KeyUse {
         let gets = || args.from(3).any(|arg| arg.eq_ignore_ascii_case(b"GET"));
         match self.name.as_str() {
@@ -107,23 +104,22 @@ impl Entry {
         }
     }
 
-    /// Returns whether it uses no keys, like a container of subcommands or HELP.
+    /// Returns whether the command uses no keys. Neither a container of subcommands nor a HELP subcommand uses keys.
     pub(crate) fn has_no_keys(&self) -> bool {
         self.uses.0 == KeyUse::default()
     }
 
-    /// Returns the use of the first key if `first`, or of the other keys if not, before any
-    /// arguments are known.
+    /// Returns the use of the first key if `first` is true, otherwise the use of the other keys. Ignores the arguments.
     pub(crate) fn any_use(&self, first: bool) -> KeyUse {
         if first { self.uses.0 } else { self.uses.1 }
     }
 
-    /// Returns whether Redis counts it among the commands that write.
+    /// Returns whether the command is in Redis's category `write`.
     pub(crate) fn is_write(&self) -> bool {
         self.categories & bit("write") != 0
     }
 
-    /// Returns whether it is in the category with this number.
+    /// Returns whether the command is in the category `CATEGORIES[category]`.
     pub(crate) fn is_in(&self, category: usize) -> bool {
         self.categories & (1 << category) != 0
     }
@@ -191,7 +187,7 @@ fn only_gets(args: &Args<'_>) -> bool {
     at == args.len()
 }
 
-/// Returns the number of the category with this name.
+/// Returns the index in [`CATEGORIES`] of the category called `name`, in any case.
 pub(crate) fn category_number(name: &[u8]) -> Option<usize> {
     CATEGORIES
         .iter()
@@ -202,7 +198,7 @@ fn bit(name: &str) -> u32 {
     category_number(name.as_bytes()).map_or(0, |number| 1 << number)
 }
 
-/// Returns the categories of a command that Redis does not have.
+/// Returns the categories of a command that Redis does not have, by the command's flags.
 fn categories_of_flags(command: &Command) -> u32 {
     let of = [
         (flag::WRITE, "write"),
@@ -247,7 +243,7 @@ impl Catalog {
         self.at(self.number(command, word))
     }
 
-    /// Returns the entry with this name, which must be in lower case.
+    /// Returns the entry called `name`, which must be in lower case.
     pub(crate) fn named(&self, name: &str) -> Option<&Entry> {
         self.numbers.get(name).map(|number| &self.entries[*number])
     }
@@ -260,7 +256,7 @@ impl Catalog {
         parent: Option<usize>,
     ) -> usize {
         let known = facts.categories.get(name.as_str()).copied();
-        // The facts mark the fast commands. Every other entry counts as slow, a container included.
+        // The facts mark the fast commands. Every other entry counts as slow, including containers.
         let is_known = known.is_some() || facts.uses.contains_key(name.as_str());
         let mut categories = known.unwrap_or_else(|| {
             if is_known || (command.words.is_empty() && parent.is_none()) {
@@ -272,7 +268,7 @@ impl Catalog {
         if categories & bit("fast") == 0 {
             categories |= bit("slow");
         }
-        // Without facts about the keys, the command's flags determine their use.
+        // If Redis's facts do not list the command's keys, the command's flags determine their use.
         let by_flags = match (command.has(flag::WRITE), command.has(flag::READ)) {
             _ if command.keys == Keys::None || !command.words.is_empty() => KeyUse::default(),
             (true, _) => KeyUse("RW.access.update"),
@@ -310,7 +306,7 @@ impl Catalog {
         self.entries.len()
     }
 
-    /// Returns the entry with a number.
+    /// Returns the entry with the number `number`.
     pub(crate) fn at(&self, number: usize) -> &Entry {
         &self.entries[number]
     }
@@ -327,8 +323,7 @@ impl Catalog {
         number + 1..=number + count
     }
 
-    /// Returns the number of the command or subcommand with this name (`get`, `config|get`), in any
-    /// case.
+    /// Returns the number of the command or subcommand called `name` (`get`, `config|get`), in any case.
     pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
         let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
         self.numbers.get(&name).copied()

@@ -1,5 +1,5 @@
-//! Describes users as rules: ACL LIST and ACL GETUSER show this text, and ACL SAVE writes it. A new
-//! user to which the text is applied equals the described user.
+//! Describes users as text of rules. ACL LIST and ACL GETUSER show this text, and ACL SAVE writes it. If the text is
+//! applied to a new user, that user equals the described user.
 
 use super::catalog::{CATALOG, CATEGORIES};
 use super::selector::Selector;
@@ -7,8 +7,8 @@ use super::user::User;
 use std::fmt::Write;
 
 impl User {
-    /// Returns the words after `user`: name, flags, passwords, rules. `None` while a password of
-    /// the user is not hashed yet.
+    /// Returns the words that follow `user` in a line: name, flags, passwords, rules. Returns `None` while a password
+    /// of the user is not hashed yet.
     pub(crate) fn describe(&self) -> Option<Vec<u8>> {
         let mut text = self.name.clone();
         for flag in self.flags() {
@@ -43,7 +43,7 @@ impl User {
     }
 }
 
-/// Returns bytes, such as a hash, in hexadecimal digits.
+/// Returns bytes, for example a hash, as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
@@ -106,15 +106,15 @@ impl Selector {
             .join(&b' ')
     }
 
-    /// Returns the rules for commands, such as `-@all +@read -keys`. As in Redis, categories come
-    /// first, then single commands. A category is named if its rule is right for more of its
-    /// commands than it is wrong for. The category with the fewest wrong commands is named first.
+    /// Returns the rules for commands, for example `-@all +@read -keys`. As in Redis, categories come first, then
+    /// single commands. A rule for a category is used if it is right for most of the category's commands. Among these
+    /// rules, the rule that is wrong for the fewest commands comes first.
     pub(crate) fn describe_commands(&self) -> Vec<u8> {
         let additive = !self.future;
         let mut said = Selector::new(true);
         said.change_all(!additive);
         let mut text = String::from(if additive { "-@all" } else { "+@all" });
-        // The selector without the categories that are named already.
+        // A copy of the selector without the categories that are already named.
         let mut rest = self.clone();
         loop {
             let mut best: Option<(usize, usize, usize)> = None;

@@ -1,5 +1,5 @@
-//! The ACL file: one user a line, `user alice on #… ~cache:* +@read`. It is read as a whole or not
-//! at all. It is written as a new file and renamed, so that no reader sees half of it.
+//! The ACL file: one user on each line, `user alice on #… ~cache:* +@read`. A file with an error changes no user. ACL
+//! SAVE writes a new file and renames it, so that no reader sees half of it.
 
 use super::rules::{RulesError, blanks};
 use super::user::User;
@@ -11,14 +11,14 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The reasons why a file was refused: all errors in it.
+/// All errors in a file that was refused.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join(" "))]
 pub(crate) struct FileError(Vec<String>);
 
 impl Acl {
-    /// Replaces all users by those of a file. If the file does not name `default`, that user stays
-    /// as it is.
+    /// Replaces all users by the users of a file. If the file does not name the user `default`, that user stays as it
+    /// is.
     pub(crate) fn load(&mut self, path: &Path, all_channels: bool) -> Result<(), FileError> {
         let place = path.display();
         // Only a regular file is accepted, because ACL SAVE replaces the file.
@@ -75,7 +75,7 @@ impl Acl {
         Ok(())
     }
 
-    /// Adds the users of the configuration, each `name rule …`.
+    /// Adds the users of the configuration. Each line is `name rule …`.
     pub(crate) fn configure(&mut self, lines: &[String], all_channels: bool) -> Result<(), String> {
         for line in lines {
             let mut words = blanks(line.as_bytes());
@@ -90,10 +90,10 @@ impl Acl {
         Ok(())
     }
 
-    /// Returns all users as lines of the configuration, for [`configure`](Self::configure).
+    /// Returns all users as lines for [`configure`](Self::configure).
     ///
     /// # Errors
-    /// If a password is still being hashed, or the user's rules are not UTF-8.
+    /// If a password is still being hashed, or if the rules of a user are not UTF-8.
     pub(crate) fn lines(&self) -> Result<Vec<String>, String> {
         let line = |user: &Arc<User>| {
             let name = String::from_utf8_lossy(&user.name).into_owned();
@@ -125,7 +125,7 @@ impl Acl {
         let beside = Path::new(&beside);
         let written = write_whole(beside, &text).and_then(|()| fs::rename(beside, path));
         if let Err(error) = written {
-            // A half-written file is useless.
+            // A half-written file is useless, so it is removed.
             let _ = fs::remove_file(beside);
             return Err(error);
         }
@@ -147,7 +147,7 @@ fn user<'a>(
     Ok(user)
 }
 
-/// Writes a file that only its owner may read, because it holds hashes of passwords.
+/// Writes a file that only the owner may read, because the file holds hashes of passwords.
 fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut file = File::options()

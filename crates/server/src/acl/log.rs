@@ -1,19 +1,19 @@
-//! ACL LOG: the denials, each with its client. The log is bounded, and repeats within a minute are
-//! only counted. So a client that keeps trying fills no memory.
+//! ACL LOG: the denied commands and logins, each with its client. The log is bounded, and repeats within a minute are
+//! only counted. So a client that keeps trying uses no more memory.
 
 use super::selector::{Denied, Reason};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// A repeat of a denial within this time is only counted.
+/// The maximum time between two equal denials that share one entry.
 const GROUPED: Duration = Duration::from_secs(60);
-/// The number of newest entries that are searched for a repeat.
+/// A new denial is compared with this many of the newest entries to find a repeat.
 const LOOKED_AT: usize = 10;
 
-/// The most bytes of a key or a name that are kept.
+/// The maximum number of stored bytes of a key or a name.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// The context in which a command was denied.
+/// The context of a denied command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Context {
     /// Neither in a MULTI block nor in a script.
@@ -31,7 +31,7 @@ pub(crate) struct Entry {
     pub count: u64,
     /// The denial.
     pub denied: Denied,
-    /// The context in which the denial happened.
+    /// The context of the denial.
     pub context: Context,
     /// The name of the user.
     pub user: Vec<u8>,
@@ -42,7 +42,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Returns a denial that has happened once. Names that are too long are truncated.
+    /// Makes the entry of a new denial, with the count 1. Truncates long keys and names to [`TEXT_BYTES_MAX`].
     pub(crate) fn new(
         mut denied: Denied,
         context: Context,
@@ -91,7 +91,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Adds a denial, or counts it if it repeats one of the newest. Keeps the newest `max` entries.
+    /// Adds the entry of a new denial. If one of the newest entries records the same denial, removes the old entry and
+    /// adds its count to the new entry's count. Keeps the newest `max` entries.
     pub(crate) fn add(&mut self, mut new: Entry, max: usize) {
         let repeats = |entry: &Entry| {
             entry.denied.reason == new.denied.reason

@@ -1,26 +1,25 @@
 //! Access control: users, their rights, and the log of denials.
 //!
-//! Every client acts as a user: as `default` until it authenticates as another. The rules and the
-//! error texts are Redis's. A session holds its user. When rules change, every session of the user
-//! gets the new version. So a request costs no lookup of its user, and only one branch if the user
-//! may do everything.
+//! Every client acts as a user. Before authentication a client acts as the user `default`. The rules and the error
+//! texts are Redis's. A session refers to its user directly. When rules change, every session of the user gets the
+//! user's new version. So a request looks up no user, and costs only one branch if the user may do everything.
 //!
 //! # Parts
 //! * `catalog`: the commands that rules refer to. `selector`: a set of rules. `user`: a user and
 //!   its sets of rules.
 //! * `rules` parses rules; `describe` writes them as text. `file`: the ACL file.
-//! * `secret`: a password, at rest and in memory. `prove` checks passwords without stopping the
-//!   loop. `throttle` slows down guesses. `log`: the denials and their clients.
+//! * `secret`: a password, at rest and in memory. `prove` checks passwords without blocking the event loop. `throttle`
+//!   slows down guesses. `log`: the denials and their clients.
 //!
 //! # Where users live
 //! Users are configuration, as in Redis, and not part of the database. They come from the ACL file
 //! or the configuration, and ACL SAVE writes them. A backup of the data holds no passwords.
 //!
 //! # Deviations
-//! * ACL LOAD disconnects only clients whose user no longer exists. Redis 7.0 disconnects the
-//!   clients of all users but `default`.
-//! * If an ACL file does not name `default`, that user stays as `requirepass` made it. In Redis it
-//!   may then do everything without a password.
+//! * ACL LOAD disconnects only clients of users that no longer exist. Redis 7.0 disconnects the clients of every user
+//!   except `default`.
+//! * If an ACL file does not name `default`, that user stays as `requirepass` made it. In Redis the user `default` may
+//!   then do everything without a password.
 
 pub(crate) mod catalog;
 mod describe;
@@ -60,14 +59,14 @@ pub(crate) struct Acl {
     default: Arc<User>,
     /// True if commands have changed users since the configuration was stored.
     pub changed: bool,
-    /// New passwords that have not been handed over for hashing yet.
+    /// New passwords that [`prove`] has not taken over for hashing yet.
     fresh: Vec<Arc<Secret>>,
     /// The log of denials.
     pub log: Log,
 }
 
 impl Acl {
-    /// Returns an access control whose only user is `default`.
+    /// Returns an access control with the single user `default`.
     pub(crate) fn new() -> Self {
         let default = Arc::new(User::all_powerful(DEFAULT));
         Acl {
@@ -79,7 +78,7 @@ impl Acl {
         }
     }
 
-    /// Applies `requirepass`: `default` gets this password, or needs none.
+    /// Gives the user `default` the password of `requirepass`. If `requirepass` is empty, `default` needs no password.
     pub(crate) fn set_requirepass(&mut self, password: Option<&[u8]>) {
         let mut user = User::clone(&self.default);
         user.passwords.clear();
@@ -101,7 +100,7 @@ impl Acl {
         self.default.nopass && self.default.enabled
     }
 
-    /// Returns a user by name.
+    /// Returns the user called `name`.
     pub(crate) fn user(&self, name: &[u8]) -> Option<&Arc<User>> {
         self.users.get(name)
     }
@@ -111,15 +110,15 @@ impl Acl {
         self.users.values()
     }
 
-    /// Returns the user with this name if the password is already known to be right. [`prove`]
-    /// checks the passwords that are not known yet.
+    /// Returns the user called `name` if the password is already known to be right. [`prove`] has checked the password
+    /// before the request runs.
     pub(crate) fn login(&self, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
         let user = self.users.get(name)?;
         let right = matches!(user.judge(&Mark::of(password)), Judged::Right);
         right.then(|| Arc::clone(user))
     }
 
-    /// Adds a user, or replaces the user of the same name.
+    /// Adds a user. If a user with this name exists, the new user takes its place.
     fn put(&mut self, user: User) {
         let user = Arc::new(user);
         let fresh = user.passwords.iter().filter(|secret| !secret.is_stored());
@@ -136,8 +135,7 @@ impl Acl {
         );
     }
 
-    /// Applies rules to a user, and makes the user if it does not exist. After an error nothing has
-    /// changed.
+    /// Applies rules to a user, and makes the user if it does not exist. An error changes nothing.
     pub(crate) fn set_user<'a>(
         &mut self,
         name: &[u8],
@@ -154,12 +152,13 @@ impl Acl {
         Ok(())
     }
 
-    /// Takes the passwords that were added since the last call. The caller must have them hashed.
+    /// Takes the passwords added since the last call. The caller must hash them.
     fn take_fresh(&mut self) -> Vec<Arc<Secret>> {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Removes a user, and returns whether it did. `default` cannot be removed.
+    /// Removes a user. Returns false if the user does not exist. Also returns false for `default`, which cannot be
+    /// removed.
     pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
         let removed = name != DEFAULT && self.users.remove(name).is_some();
         self.changed |= removed;
@@ -168,13 +167,13 @@ impl Acl {
     }
 }
 
-/// Returns whether a user may have this name: the ACL file could not hold an empty name, a blank or
-/// a zero byte.
+/// Returns whether a user may have this name. A name must not be empty or contain a blank or a zero byte, because the
+/// ACL file could not hold it.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && !name.iter().any(|b| rules::is_blank(*b) || *b == 0)
 }
 
-/// Checks a request of a user that may not do everything. The error is the reply.
+/// Checks a request of a user that may not do everything. Returns the reply as an error if the request is denied.
 #[cold]
 pub(crate) fn check(
     state: &mut State,
@@ -207,15 +206,15 @@ pub(crate) fn check(
     check_sort(session, command, args)
 }
 
-/// Checks the options of SORT. The error is the reply.
+/// Checks the options of SORT. Returns the reply as an error if an option is denied.
 fn check_sort(session: &Session, command: &Command, args: &Args<'_>) -> Result<(), String> {
     session.user.check_sort(command, args).map_err(|option| {
         format!("ERR {option} option of SORT denied due to insufficient ACL permissions.")
     })
 }
 
-/// Checks a command of a block again when the block runs, because the rules may have changed. The
-/// error is the command's reply.
+/// Checks a command of a MULTI block again when the block runs, because the rules may have changed. Returns the
+/// command's reply as an error if the command is denied.
 pub(crate) fn check_again(
     state: &mut State,
     session: &Session,
@@ -242,8 +241,7 @@ pub(crate) fn check_again(
     ))
 }
 
-/// Logs a client in. Returns `false` if the name or the password is wrong; the attempt is then in
-/// the log.
+/// Logs a client in. If the name or the password is wrong, adds the attempt to the log and returns `false`.
 pub(crate) fn login(
     state: &mut State,
     session: &mut Session,
@@ -270,7 +268,7 @@ pub(crate) fn login(
     false
 }
 
-/// Logs that a script did something that its caller may not do.
+/// Adds a denial to the log: a script tried something that its caller may not do.
 pub(crate) fn note_of_script(state: &mut State, denied: Denied) {
     let Some((user, client)) = state.scripts.caller() else {
         return;
@@ -294,7 +292,7 @@ fn note(
     state.acl.log.add(entry, max);
 }
 
-/// Changes `default` after a change of `requirepass`. Clients that are logged in stay so.
+/// Updates the user `default` after `requirepass` was changed. Logged-in clients stay logged in.
 pub(crate) fn requirepass_changed(state: &mut State, mine: &mut Session) {
     let password = state.options.requirepass.as_deref().map(str::as_bytes);
     state.acl.set_requirepass(password);
@@ -302,15 +300,14 @@ pub(crate) fn requirepass_changed(state: &mut State, mine: &mut Session) {
     spread(state, mine);
 }
 
-/// Gives every session the current version of its user. Disconnects a client if its user is gone,
-/// or if it listens to a channel that the user may no longer use. Returns `false` if the client of
-/// `mine` must be disconnected.
+/// Gives every session the current version of its user. Disconnects the clients of removed users, and clients that
+/// listen to a channel that is now forbidden. Returns `false` if the caller must disconnect the client of `mine`.
 pub(crate) fn spread(state: &mut State, mine: &mut Session) -> bool {
     let acl = &state.acl;
     let mut gone = Vec::new();
     for (index, connection) in state.connections.iter_mut() {
         if !renew(acl, &mut connection.session) {
-            // The requests that it has sent are still answered.
+            // The requests that the client has sent are still answered.
             connection.closing = true;
             gone.push((index, connection.session.seat.id));
         }
@@ -324,7 +321,7 @@ pub(crate) fn spread(state: &mut State, mine: &mut Session) -> bool {
     stays
 }
 
-/// Gives a session the current rules. Returns `false` if it must be disconnected.
+/// Gives a session the current version of its user. Returns `false` if its client must be disconnected.
 fn renew(acl: &Acl, session: &mut Session) -> bool {
     let Some(user) = acl.user(&session.user.name) else {
         return false;

@@ -1,25 +1,24 @@
-//! Checks the passwords that need argon2id, and delays the answers to wrong passwords.
+//! Checks the passwords that must be hashed with argon2id, and delays the answers to wrong passwords.
 //!
-//! A request that logs in is checked before it runs ([`gate`]). If a [`Secret`] of its user has no
-//! mark yet, argon2id has to try the password, which takes tens of milliseconds. A separate thread
-//! does that. Until the thread is done, the request stays unread in its connection's input, as
-//! under CLIENT PAUSE, and has had no effect. A password that is right gives the secret its mark; a
-//! wrong one enters a short list of refuted passwords. Then the request is checked again.
+//! [`gate`] checks a request that logs in before the request runs. If a [`Secret`] of the user has no mark yet,
+//! argon2id must try the password, which takes tens of milliseconds. A separate thread does that. Until the thread is
+//! done, the request stays unread in its connection's input, as under CLIENT PAUSE, and has had no effect. A right
+//! password gives the secret its mark. A wrong password enters a short list of refuted passwords. Then [`gate`] checks
+//! the request again.
 //!
-//! A request with a wrong password is postponed once more, until its delay is over
-//! ([`throttle`](super::throttle)). A request, above all EXEC, may have several passwords. They are
-//! checked one after the other. Each wrong one is counted and delays the answer ([`Proof`] records
-//! the progress).
+//! A request with a wrong password is postponed once more, until its delay is over ([`throttle`](super::throttle)). A
+//! request may have several passwords: EXEC has the passwords of all commands of its block. The passwords are checked
+//! one at a time, and [`Proof`] records the progress. Each wrong password is counted and delays the answer.
 //!
-//! So a password that was right once in this process is always checked at once. Any other password
-//! waits for at most one check from each other address, because an address has one check at a time.
-//! Addresses that recently sent wrong passwords come last.
+//! A password that was right once in this process gave its secret a mark, so it is always checked at once. An address
+//! has only one check at a time, so other passwords wait for at most one check per address. Checks of addresses that
+//! recently sent wrong passwords come last.
 //!
-//! New passwords are hashed by the same thread. ACL LIST, ACL GETUSER, ACL SAVE and CONFIG REWRITE wait
-//! until all passwords are hashed.
+//! The thread hashes new passwords, too. ACL LIST, ACL GETUSER, ACL SAVE and CONFIG REWRITE wait until all passwords
+//! are hashed.
 //!
-//! Invariant: a session in `checks`, `overflow` or `unhashed` is there once, and it `asks`. A
-//! session whose proof is `held` is in `held` once, with that deadline.
+//! Invariants: `checks`, `overflow` and `unhashed` contain no session twice, and the `asks` of each of these sessions
+//! is true. If a session's proof has a time in `held`, the prover's `held` contains the session once, with this time.
 
 use super::secret::{Mark, Secret};
 use super::throttle::{Address, Throttle, delay};
@@ -39,13 +38,13 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Instant;
 
-/// The most checks that wait at a time, each from a different address.
+/// The maximum number of checks that wait at one time. No two of them are for the same address.
 const CHECKS_MAX: usize = 64;
-/// The number of clients from `overflow` that try again when there is room.
+/// The number of clients in `overflow` that are resumed together.
 const WOKEN: usize = 16;
-/// The most refuted passwords that are remembered.
+/// The maximum number of refuted passwords that are remembered.
 const REFUTED_MAX: usize = 1024;
-/// ACL SETUSER waits while this number of new passwords are not hashed yet.
+/// The number of new passwords that may wait to be hashed. ACL SETUSER waits while there are that many.
 const FRESH_MAX: usize = 64;
 
 /// A password to be tried.
@@ -60,13 +59,13 @@ struct Check {
 /// The progress in judging the passwords of a client's next request.
 #[derive(Debug, Default)]
 pub(crate) struct Proof {
-    /// The index in the block of the command that is checked next.
+    /// The index, within the block, of the next command to check.
     command: usize,
-    /// The index of that command's need that is checked next.
+    /// The index, among the command's needs, of the next need to check.
     need: usize,
-    /// True if the thread has found the password of that need wrong.
+    /// True if the thread has tried the password of this need, and the password is wrong.
     refuted: bool,
-    /// The time until which the answer to a wrong password is delayed. `None`: it is not delayed.
+    /// The time when the delayed answer to a wrong password is due. `None`: the answer is not delayed.
     held: Option<Instant>,
 }
 
@@ -89,7 +88,7 @@ impl Proof {
     }
 }
 
-/// A job for the thread.
+/// A job for the thread that hashes and tries passwords.
 enum Job {
     Hash(Arc<Secret>),
     Verify(Arc<Secret>, Box<[u8]>),
@@ -104,15 +103,15 @@ pub(crate) enum Proved {
     Verified(bool),
 }
 
-/// The passwords and clients that wait, and the thread that tries passwords.
+/// The waiting passwords and clients, and the thread for trying passwords.
 #[derive(Default)]
 pub(crate) struct Prover {
     worker: Option<SyncSender<Job>>,
-    /// The check that the thread is working on. `None` if it hashes or rests.
+    /// The check that the thread is working on. `None`: the thread is hashing a new password or is idle.
     trying: Option<Check>,
     busy: bool,
-    /// True if the thread's last job was to try a password. Its next job is then to hash a new
-    /// password, if one waits.
+    /// True if the thread's last job was to try a password. If a new password waits to be hashed, the thread's next job
+    /// is to hash it.
     tried: bool,
     /// The number of times that the thread was given a password to try.
     tries: u64,
@@ -133,8 +132,7 @@ impl Prover {
         self.held.first().map(|(at, ..)| *at)
     }
 
-    /// Returns the number of times that argon2id had to try a password, which is the main cost of
-    /// logins.
+    /// Returns how often argon2id had to try a password, which is the main cost of logins.
     pub(crate) fn tries(&self) -> u64 {
         self.tries
     }
@@ -144,15 +142,15 @@ impl Prover {
         all.any(|(known, id)| *id == secret.id && known.is(mark))
     }
 
-    /// Returns those of the secrets for which it is not known whether the password is right.
+    /// Returns the unmarked `secrets` that the password may still match.
     fn open(&self, mark: &Mark, secrets: Vec<Arc<Secret>>) -> Vec<Arc<Secret>> {
         let mut secrets = secrets;
         secrets.retain(|secret| secret.is(mark).is_none() && !self.refutes(mark, secret));
         secrets
     }
 
-    /// Takes the oldest check whose address sent no wrong password recently, or else the oldest of
-    /// all.
+    /// Takes the oldest check from an address without recent wrong passwords. If all addresses sent wrong passwords
+    /// recently, takes the oldest check.
     fn next_check(&mut self, now: Instant) -> Option<Check> {
         let throttle = &self.throttle;
         let clean = |check: &Check| throttle.count(check.address, now) == 0;
@@ -177,12 +175,12 @@ impl Prover {
 enum Need<'a> {
     /// A login: the user's name, and the password to be checked.
     Login(&'a [u8], &'a [u8]),
-    /// The removal of a password: the user's name, and the password, which must be found among the
-    /// user's.
+    /// The removal of a password: the user's name, and the password. The password must be tried with the user's
+    /// unmarked secrets first, because a matching secret without a mark is not recognized.
     Removal(&'a [u8], &'a [u8]),
-    /// All passwords must be hashed.
+    /// All new passwords must be hashed.
     Hashed,
-    /// There must be room for new passwords that wait to be hashed.
+    /// The number of new passwords that wait to be hashed must be less than [`FRESH_MAX`].
     Room,
 }
 
@@ -194,8 +192,8 @@ enum Verdict {
     HoldBack,
 }
 
-/// Returns whether a request is postponed. A postponed request has had no effect. It is checked
-/// again when a password was checked or hashed, or when its delay is over.
+/// Returns whether a request is postponed. A postponed request has had no effect. It is checked again after the thread
+/// has checked or hashed a password, or when the request's delay is over.
 #[cold]
 pub(crate) fn gate(
     state: &mut State,
@@ -254,11 +252,11 @@ pub(crate) fn gate(
     true
 }
 
-/// Checks a request's needs, beginning with the one that its proof names, and updates the proof.
+/// Checks a request's needs, beginning with the need that the session's proof names, and updates the proof.
 fn judge(state: &State, session: &mut Session, command: &Command, args: &Args<'_>) -> Verdict {
     let Session { block, proof, .. } = session;
     match block {
-        // The commands of a block run when EXEC does. A broken block runs none of them.
+        // The commands of a block run when EXEC runs. A broken block runs no command.
         Some(block) if !block.broken => {
             for (command, owned) in block.queue.iter().skip(proof.command) {
                 let verdict = judge_command(state, proof, command, &owned.args());
@@ -287,8 +285,8 @@ fn judge_command(state: &State, proof: &mut Proof, command: &Command, args: &Arg
     Verdict::Run
 }
 
-/// Checks a need. `refuted`: the thread has tried all secrets for this request and found the
-/// password wrong. The list of refuted passwords is short and may have dropped it since.
+/// Checks a need. `refuted` is true if the thread has tried all secrets for this request and found the password wrong.
+/// `refuted` is necessary because the short list of refuted passwords may no longer contain the password.
 fn judge_need(state: &State, need: Need<'_>, refuted: bool) -> Verdict {
     let prover = &state.prover;
     let attempt = |mark, password: &[u8], secrets| match prover.open(&mark, secrets) {
@@ -355,7 +353,7 @@ fn needs<'a>(acl: &Acl, command: &Command, args: &Args<'a>) -> Vec<Need<'a>> {
 }
 
 impl State {
-    /// Gives the thread its next job, and resumes the clients whose delay is over.
+    /// Gives the thread the next job if the thread is idle. Resumes the clients at the end of their delays.
     pub(crate) fn tend_passwords(&mut self, now: Instant) {
         while let Some((at, id, index)) = self.prover.held.first().copied()
             && at <= now
@@ -395,7 +393,7 @@ impl State {
             && job.is_none()
             && let Some(mut check) = prover.next_check(now)
         {
-            // Secrets that other checks have settled in the meantime need not be tried again.
+            // Secrets that other checks have settled since the check was queued need not be tried.
             let secrets = std::mem::take(&mut check.secrets);
             check.secrets = prover.open(&check.mark, secrets);
             match check.secrets.pop() {
@@ -429,7 +427,7 @@ impl State {
         self.account_proof();
     }
 
-    /// Takes the result of the thread's job.
+    /// Processes the result of the thread's job.
     pub(crate) fn proved(&mut self, proved: &Proved) {
         self.prover.busy = false;
         match (proved, self.prover.trying.take()) {
@@ -458,7 +456,7 @@ impl State {
         self.tend_passwords(Instant::now());
     }
 
-    /// Records in a client's proof whether the password that was tried is wrong.
+    /// Records in a client's proof whether the tried password is wrong.
     fn note_proof(&mut self, seat: Seat, refuted: bool) {
         let Some(mut connection) = self.connections.take(seat.index) else {
             return;
@@ -497,8 +495,7 @@ impl State {
         self.connections.put(seat.index, connection);
     }
 
-    /// Removes a client from all queues, because it leaves or because its request may no longer
-    /// run.
+    /// Removes a client from all queues, because the client disconnects or its request may no longer run.
     pub(crate) fn forget_proof(&mut self, session: &mut Session) {
         self.prover.forget(session);
     }
@@ -527,7 +524,7 @@ impl Prover {
 }
 
 impl Acl {
-    /// Returns whether all passwords have their form at rest.
+    /// Returns whether no password is waiting to be hashed.
     pub(crate) fn is_hashed(&self) -> bool {
         let stored = |user: &Arc<User>| user.passwords.iter().all(|secret| secret.is_stored());
         self.users().all(stored)
@@ -544,10 +541,10 @@ fn start_worker(control: &Control) -> std::io::Result<SyncSender<Job>> {
     started.map(|_| sender)
 }
 
-/// Runs the thread, which ends when its queue is closed.
+/// Runs jobs on the thread until the queue of jobs is closed.
 fn work(jobs: &Receiver<Job>, control: &Control) {
     while let Ok(job) = jobs.recv() {
-        // A panic must not leave clients waiting.
+        // A panic is caught, because clients wait for the job's result.
         let proved = match job {
             Job::Hash(secret) => {
                 let _ = catch_unwind(AssertUnwindSafe(|| secret.hash()));

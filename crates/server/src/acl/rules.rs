@@ -9,19 +9,19 @@ use std::sync::Arc;
 /// The error in a word, with Redis's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RuleError {
-    /// No such command or category.
+    /// An unknown command or category.
     #[error("Unknown command or category name in ACL")]
     Unknown,
-    /// The word is no rule.
+    /// The word is not a rule.
     #[error("Syntax error")]
     Syntax,
-    /// A pattern of keys that has no effect, because all keys are allowed already.
+    /// A key pattern that has no effect, because all keys are allowed already.
     #[error(
         "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not \
          have any effect. Try 'resetkeys' to start with an empty list of patterns"
     )]
     AllKeys,
-    /// A pattern of channels that has no effect, because all channels are allowed already.
+    /// A channel pattern that has no effect, because all channels are allowed already.
     #[error(
         "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does \
          not have any effect. Try 'resetchannels' to start with an empty list of channels"
@@ -45,7 +45,7 @@ pub(crate) enum RuleError {
     /// The password to be removed does not exist.
     #[error("The password you are trying to remove from the user does not exist")]
     NoSuchPassword,
-    /// A first argument of a subcommand: `+config|get|x`.
+    /// A rule that names a first argument of a subcommand: `+config|get|x`.
     #[error("Allowing first-arg of a subcommand is not supported")]
     FirstWordOfSubcommand,
 }
@@ -61,13 +61,13 @@ pub(crate) enum RulesError {
         /// The error in the word.
         why: RuleError,
     },
-    /// A selector that does not end.
+    /// A selector without its closing parenthesis.
     #[error("Unmatched parenthesis in acl selector starting at '{}'.", String::from_utf8_lossy(.0))]
     Unmatched(Vec<u8>),
 }
 
 impl User {
-    /// Applies words in order. After an error the user must be discarded.
+    /// Applies the words of rules in order. After an error the caller must discard the user.
     pub(crate) fn apply<'a>(
         &mut self,
         words: impl Iterator<Item = &'a [u8]>,
@@ -142,8 +142,8 @@ impl User {
         self.nopass = false;
     }
 
-    /// Removes every secret that `is_meant` selects. A password may be present in both forms,
-    /// SHA-256 and argon2id.
+    /// Removes every secret that `is_meant` accepts. A password may have two secrets: one in the form
+    /// SHA-256, and one in the form argon2id.
     fn remove_password(&mut self, is_meant: impl Fn(&Secret) -> bool) -> Result<(), RuleError> {
         let before = self.passwords.len();
         self.passwords.retain(|secret| !is_meant(secret));
@@ -274,7 +274,8 @@ fn category(name: &[u8]) -> Result<usize, RuleError> {
     category_number(name).ok_or(RuleError::Unknown)
 }
 
-/// Fails for a word that a file would read back as a different word, or as two.
+/// Fails if a word contains a blank or a zero byte. Such a word cannot be written to a file and read back
+/// unchanged.
 fn check_word(word: &[u8]) -> Result<(), RuleError> {
     if word.iter().any(|b| is_blank(*b) || *b == 0) {
         return Err(RuleError::Syntax);
@@ -282,7 +283,7 @@ fn check_word(word: &[u8]) -> Result<(), RuleError> {
     Ok(())
 }
 
-/// Returns whether a byte is a blank for C's `isspace`.
+/// Returns whether C's `isspace` counts a byte as a blank.
 pub(crate) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
@@ -292,7 +293,7 @@ pub(crate) fn blanks(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|b| is_blank(*b)).filter(|word| !word.is_empty())
 }
 
-/// Joins the words of a selector that were given as separate arguments.
+/// Joins the words of each selector, which may be given as separate arguments, into one word.
 fn joined<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Vec<Vec<u8>>, RulesError> {
     let mut all: Vec<Vec<u8>> = Vec::new();
     let mut open: Option<Vec<u8>> = None;

@@ -1,14 +1,13 @@
-//! A user's password: its form at rest, and its form in memory.
+//! A user's password, at rest and in memory.
 //!
-//! At rest a password is an argon2id hash in the usual text form
-//! (`$argon2id$v=19$m=19456,t=2,p=1$salt$hash`). A thief of the file pays 19 MiB and tens of
-//! milliseconds for each guess. SHA-256 in hexadecimal digits, which is Redis's form, is accepted
-//! too and kept in that form.
+//! At rest a password is an argon2id hash in the usual text form (`$argon2id$v=19$m=19456,t=2,p=1$salt$hash`). A thief
+//! of the file needs 19 MiB and tens of milliseconds for each guess. Redis's form, SHA-256 in hexadecimal digits, is
+//! accepted too and is not converted.
 //!
-//! In memory, each password that was set in this process, or was right once, has a *mark*: the
-//! password's SHA-256, hashed again with a key that is random per process. Checking a password then
-//! costs a comparison of marks, which takes microseconds. Only while a secret has no mark, argon2id
-//! has to try the passwords that clients offer. [`super::prove`] lets another thread do that.
+//! In memory, each password that was set in this process, or was right once, has a *mark*: the password's SHA-256,
+//! hashed again with a key that is random per process. If a secret has a mark, a password is checked by comparing
+//! marks, which takes microseconds. If the secret has no mark, argon2id must try the password. [`super::prove`] lets a
+//! separate thread do that.
 
 use super::rules::RuleError;
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
@@ -19,17 +18,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use subtle::ConstantTimeEq;
 
-/// The longest password, bytes.
+/// The greatest length of a password, bytes.
 pub(crate) const PASSWORD_BYTES_MAX: usize = 4096;
-/// Memory of an argon2id hash that this server makes, KiB: OWASP's recommendation for two passes.
+/// The memory, in KiB, for each argon2id hash that this server makes. OWASP recommends this value for two passes.
 const MEMORY_KIB: u32 = 19 * 1024;
-/// Passes of an argon2id hash that this server makes.
+/// The number of passes of each argon2id hash that this server makes.
 const PASSES: u32 = 2;
-/// The most memory that a hash from a file may ask for, KiB.
+/// The maximum memory, in KiB, that a hash from a file may ask for.
 const MEMORY_KIB_MAX: u32 = 64 * 1024;
-/// The most passes that a hash from a file may ask for.
+/// The maximum number of passes that a hash from a file may ask for.
 const PASSES_MAX: u32 = 8;
-/// The most lanes that a hash from a file may ask for.
+/// The maximum number of lanes that a hash from a file may ask for.
 const LANES_MAX: u32 = 8;
 /// Bytes of a salt.
 const SALT_BYTES: usize = 16;
@@ -43,7 +42,7 @@ enum Stored {
     Argon2(Box<str>),
 }
 
-/// A password's keyed hash. The key is random per process, so the hash is of no use to others.
+/// A password's keyed hash. The key is random per process, so the hash is useless outside the process.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark([u8; 32]);
 
@@ -61,8 +60,8 @@ impl Mark {
         Mark(keyed.finalize().into())
     }
 
-    /// Returns whether both marks are of the same password. The time that this takes does not show
-    /// where the marks differ.
+    /// Returns whether the two marks belong to one password. The comparison takes constant time, wherever the marks
+    /// differ.
     pub(crate) fn is(&self, other: &Mark) -> bool {
         self.0.ct_eq(&other.0).into()
     }
@@ -70,11 +69,11 @@ impl Mark {
 
 /// One password of a user.
 pub(crate) struct Secret {
-    /// The secret's number, unique in this process.
+    /// The secret's id, unique in this process.
     pub id: u64,
     mark: OnceLock<Mark>,
     stored: OnceLock<Stored>,
-    /// The password until it is stored.
+    /// The password in plain text, until it has its form at rest.
     plain: Mutex<Option<Box<[u8]>>>,
 }
 
@@ -104,7 +103,7 @@ impl Secret {
         })
     }
 
-    /// Makes the secret of a password. It is not stored until [`hash`](Self::hash) has been called.
+    /// Makes the secret of a password. The secret has no form at rest until [`hash`](Self::hash) is called.
     pub(crate) fn of(password: &[u8]) -> Arc<Secret> {
         Secret::new(Some(Mark::of(password)), None, Some(password))
     }
@@ -121,14 +120,13 @@ impl Secret {
         Ok(Secret::new(Some(mark), Some(Stored::Sha256(hash)), None))
     }
 
-    /// Returns whether the password with this mark is right; `None` while the secret has no mark.
+    /// Returns whether the password with this mark is right, or `None` while the secret has no mark.
     pub(crate) fn is(&self, mark: &Mark) -> Option<bool> {
         self.mark.get().map(|known| known.is(mark))
     }
 
-    /// Returns whether `rule` is the same password. A rule gave `rule` in its form at rest. A
-    /// secret that is stored as argon2id also equals the SHA-256 of its password, once its mark is
-    /// known.
+    /// Returns whether `self` and `rule` are the same password. `rule` comes from a rule that gives the password's form
+    /// at rest. If that form is SHA-256, a marked argon2id secret of the password matches it, too.
     pub(crate) fn is_meant_by(&self, rule: &Secret) -> bool {
         self == rule
             || rule
@@ -137,7 +135,7 @@ impl Secret {
                 .is_some_and(|mark| self.is(mark) == Some(true))
     }
 
-    /// Returns the form at rest; `None` while the password is not hashed yet.
+    /// Returns the form at rest, or `None` while the password is not hashed yet.
     pub(crate) fn text(&self) -> Option<String> {
         Some(match self.stored.get()? {
             Stored::Sha256(hash) => super::hex(hash),
@@ -150,14 +148,14 @@ impl Secret {
         self.stored.get().is_some()
     }
 
-    /// Notes that the password with this mark is right.
+    /// Gives the secret this mark. The caller has found that the password with the mark is right.
     pub(crate) fn learn(&self, mark: Mark) {
-        // If a mark is set already, another check has set the same one.
+        // If the secret already has a mark, another check has set the same mark.
         let _ = self.mark.set(mark);
     }
 
-    /// Hashes the password for its form at rest. That takes tens of milliseconds and
-    /// [`memory_bytes`](Self::memory_bytes).
+    /// Hashes the password for its form at rest. That takes tens of milliseconds, and
+    /// [`memory_bytes`](Self::memory_bytes) of memory.
     pub(crate) fn hash(&self) {
         let plain = self
             .plain
@@ -172,8 +170,8 @@ impl Secret {
             let hash = argon2.hash_password(&plain, &salt).ok()?;
             Some(hash.to_string())
         });
-        // The parameters are constants that argon2 accepts. If it ever refused them, the password
-        // would be stored in Redis's form.
+        // The parameters are constants that the argon2 crate accepts. If it ever refused them, the password would be
+        // stored in Redis's form.
         let stored = match hashed {
             Some(text) => Stored::Argon2(text.into()),
             None => Stored::Sha256(Sha256::digest(&plain).into()),
@@ -181,8 +179,7 @@ impl Secret {
         let _ = self.stored.set(stored);
     }
 
-    /// Returns whether a password is right. If the form at rest is argon2id, the password is
-    /// hashed, which is slow.
+    /// Returns whether a password is right. Hashes the password, which is slow, if the form at rest is argon2id.
     pub(crate) fn verify(&self, password: &[u8]) -> bool {
         match self.stored.get() {
             Some(Stored::Argon2(text)) => PasswordHash::new(text)
@@ -201,8 +198,8 @@ impl Secret {
     }
 }
 
-/// Returns the memory that an argon2id text asks for, KiB. `None` if the text is malformed or
-/// exceeds one of the maxima above.
+/// Returns the memory that an argon2id text asks for, KiB. Returns `None` if the text is malformed or exceeds one of
+/// the maxima above.
 fn check_argon2(text: &str) -> Option<u32> {
     let hash = PasswordHash::new(text).ok()?;
     let params = Params::try_from(&hash).ok()?;
@@ -232,8 +229,8 @@ fn parse_sha256(hex: &[u8]) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-/// Returns random bytes from the system. If the system has none, which does not happen on a running
-/// Linux, they come from the standard library's [`RandomState`].
+/// Returns random bytes from the system. If the system fails to give them, takes them from the standard library's
+/// [`RandomState`]. On Linux, the system does not fail after it has started.
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     let system = rustls::crypto::ring::default_provider().secure_random;

@@ -1,12 +1,12 @@
-//! A selector: one set of rules about commands, keys and channels. A request is allowed if one
-//! of its user's selectors allows all of it.
+//! A selector: one set of rules about commands, keys and channels. A request is allowed if one of the user's selectors
+//! allows the command, every key and every channel.
 
 use super::catalog::{Access, CATALOG, Entry};
 use crate::glob::matches;
 use crate::resp::parse::Args;
 use std::collections::BTreeMap;
 
-/// Keys that may be read, or written, or both.
+/// A pattern of keys for reading, writing or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyPattern {
     /// The access that is allowed.
@@ -23,8 +23,8 @@ impl KeyPattern {
     }
 }
 
-/// The part of a request that is denied. If several selectors deny a request, the latest variant is
-/// reported.
+/// The part of a request that is denied. If several selectors deny different parts of a request, the error is the part
+/// whose variant comes last in this enum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
     /// The command.
@@ -33,7 +33,7 @@ pub(crate) enum Reason {
     Key,
     /// A channel.
     Channel,
-    /// The name or the password.
+    /// The user's name or the password of a login.
     Auth,
 }
 
@@ -44,19 +44,19 @@ pub(crate) struct Denied {
     pub reason: Reason,
     /// The index of the key or channel among the request's keys or channels.
     pub at: usize,
-    /// The command, the key or the channel.
+    /// The command's name, the key or the channel.
     pub object: Vec<u8>,
 }
 
 /// One set of rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Selector {
-    /// The allowed commands: one bit for each number of the catalog.
+    /// The allowed commands: one bit for each entry of the catalog.
     allowed: Vec<u64>,
     /// True if commands that do not exist yet are allowed too.
     pub future: bool,
-    /// For commands that are otherwise denied, by number: the first arguments with which they are
-    /// allowed.
+    /// The first arguments that allow an otherwise denied command. The keys of the map are the commands' numbers in the
+    /// catalog.
     pub first_words: BTreeMap<usize, Vec<Vec<u8>>>,
     /// True if every key is allowed.
     pub all_keys: bool,
@@ -69,7 +69,7 @@ pub(crate) struct Selector {
 }
 
 impl Selector {
-    /// Returns a selector that allows nothing, except every channel if `all_channels`.
+    /// Returns a selector that allows no command and no key. If `all_channels` is true, it allows every channel.
     pub(crate) fn new(all_channels: bool) -> Self {
         Selector {
             allowed: vec![0; CATALOG.len().div_ceil(64)],
@@ -82,7 +82,7 @@ impl Selector {
         }
     }
 
-    /// Returns whether the command or subcommand with this number is allowed.
+    /// Returns whether the command or subcommand with this catalog number is allowed.
     pub(crate) fn allows(&self, number: usize) -> bool {
         self.allowed[number / 64] & (1 << (number % 64)) != 0
     }
@@ -105,7 +105,7 @@ impl Selector {
         self.first_words.remove(&number);
     }
 
-    /// Allows or denies all commands, future ones included.
+    /// Allows or denies all commands, including commands that do not exist yet.
     pub(crate) fn change_all(&mut self, allow: bool) {
         self.allowed.fill(if allow { u64::MAX } else { 0 });
         self.future = allow;
@@ -138,8 +138,7 @@ impl Selector {
         self.all_keys || self.keys.iter().any(every)
     }
 
-    /// Returns whether a channel may be used. A pattern may be used only if the allowed channels
-    /// contain the same pattern.
+    /// Returns whether a channel may be used. A pattern may be used only if the allowed channels contain this pattern.
     pub(crate) fn allows_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
         let allows = |allowed: &Vec<u8>| match is_pattern {
             true => allowed == channel,
@@ -148,7 +147,7 @@ impl Selector {
         self.all_channels || self.channels.iter().any(allows)
     }
 
-    /// Checks a request for the command with this number.
+    /// Checks a request for the command with this catalog number.
     pub(crate) fn check(&self, number: usize, args: &Args<'_>) -> Result<(), Denied> {
         let entry = CATALOG.at(number);
         let by_first_word = || {

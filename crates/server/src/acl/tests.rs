@@ -163,7 +163,7 @@ fn a_file_is_taken_whole_or_not_at_all() {
     assert!(acl.user(b"u").is_none());
 }
 
-/// Returns a random word. Most of its bytes have a meaning in rules, and some do not.
+/// Returns a random word. Most of its bytes have a meaning in rules.
 fn random_text(rng: &mut fastrand::Rng) -> Vec<u8> {
     const BYTES: &[u8] = b"aab*?()[]|~&+-@%#<>!:\\\"' \t\n\r\x0b\0\xff";
     let len = rng.usize(..6);
@@ -232,8 +232,8 @@ fn random_rule(rng: &mut fastrand::Rng, depth: usize) -> Vec<u8> {
     }
 }
 
-/// Makes users with random names and rules. Writes each accepted user to each kind of file, and
-/// checks that the user read back is the same. `PERDURA_ACL_USERS` sets the number of users.
+/// Makes users with random names and rules. Writes the accepted users to an ACL file and to configuration lines. Checks
+/// that reading them back gives the same users. `PERDURA_ACL_USERS` sets the number of users.
 #[test]
 fn every_user_that_is_accepted_comes_back_as_it_was() {
     let number = |name: &str| std::env::var(name).ok()?.parse().ok();
@@ -264,8 +264,7 @@ fn every_user_that_is_accepted_comes_back_as_it_was() {
         acl.take_fresh().iter().for_each(|secret| secret.hash());
         acl.save(&path).expect("a file");
         let shown = || String::from_utf8_lossy(&std::fs::read(&path).expect("a file")).into_owned();
-        // The default for channels may differ at the next start, without an effect on existing
-        // users.
+        // The default for channels may be different at the next start. That must not change existing users.
         let mut again = Acl::new();
         let loaded = again.load(&path, rng.bool());
         loaded.unwrap_or_else(|error| panic!("{error}: {}", shown()));

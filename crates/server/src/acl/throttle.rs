@@ -1,9 +1,8 @@
-//! Counts wrong passwords by the address that they come from, so that guessing becomes slower.
+//! Counts wrong passwords by address, so that guessing becomes slower.
 //!
-//! The answer to a wrong password is delayed: 20 ms for the first, twice as long for each further
-//! one, up to ten seconds. Wrong passwords are counted for each connection and for each address,
-//! and the higher count determines the delay. A right password is answered at once, whatever others
-//! have sent.
+//! The answer to a wrong password is delayed: by 20 ms for the first, and twice as long for each further wrong
+//! password, up to ten seconds. Wrong passwords are counted for each connection and for each address, and the higher
+//! count determines the delay. A right password is answered at once, even if other clients have sent wrong passwords.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,20 +10,20 @@ use std::time::{Duration, Instant};
 
 /// The delay of the answer to the first wrong password.
 const DELAY_MIN: Duration = Duration::from_millis(20);
-/// The most times that the delay doubles, up to 10.24 s.
+/// The maximum number of times that the delay doubles. The longest delay is 10.24 s.
 const DOUBLINGS_MAX: u32 = 9;
-/// The count of an address halves each time that this passes without a wrong password.
+/// The interval at which an address's count halves, while the address sends no wrong password.
 const HALF_LIFE: Duration = Duration::from_secs(60);
 const _: () = assert!(
     DOUBLINGS_MAX < u32::BITS,
     "a delay is a shift of the least one"
 );
-/// The most addresses that are remembered. Beyond it, the address whose last wrong password is the
-/// oldest is forgotten.
+/// The maximum number of addresses that are remembered. If one more must be added, the server forgets the address that
+/// has sent no wrong password for the longest time.
 const ADDRESSES_MAX: usize = 4096;
 
-/// The origin of a client, without the part that a client can choose freely: an IPv6 network of 64
-/// bits is one address.
+/// The origin of a client, without the part that the client can choose freely. So an IPv6 network of 64 bits counts as
+/// one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Address {
     /// The Unix socket.
@@ -36,7 +35,7 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// Returns the address in a session's description of its peer.
+    /// Parses the address from `peer`, a session's description of its client.
     pub(crate) fn of(peer: &str) -> Address {
         match peer
             .parse::<SocketAddr>()
@@ -65,7 +64,7 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// Counts a wrong password and returns the count.
+    /// Counts a wrong password from an address. Returns the address's new count.
     pub(crate) fn wrong(&mut self, address: Address, now: Instant) -> u32 {
         let count = self.count(address, now).saturating_add(1);
         if self.seen.len() >= ADDRESSES_MAX && !self.seen.contains_key(&address) {
@@ -83,7 +82,7 @@ impl Throttle {
         count
     }
 
-    /// Returns the count of wrong passwords from an address, which halves with time.
+    /// Returns the count of wrong passwords from an address. The count halves with time.
     pub(crate) fn count(&self, address: Address, now: Instant) -> u32 {
         let Some((count, at)) = self.seen.get(&address) else {
             return 0;

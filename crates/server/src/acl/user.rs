@@ -7,14 +7,14 @@ use crate::command::{Command, Keys};
 use crate::resp::parse::Args;
 use std::sync::Arc;
 
-/// The verdict on a password, as far as it is known without hashing.
+/// The verdict on a password, before any hashing.
 #[derive(Debug)]
 pub(crate) enum Judged {
-    /// The user can log in with it.
+    /// The user can log in with the password.
     Right,
-    /// The user cannot.
+    /// The user cannot log in with the password.
     Wrong,
-    /// The password may be that of one of these secrets, which have no mark yet.
+    /// The password may belong to one of these secrets. They have no [`Mark`] yet, so only hashing can tell.
     Unknown(Vec<Arc<Secret>>),
 }
 
@@ -27,21 +27,21 @@ pub(crate) struct User {
     pub enabled: bool,
     /// True if any password is accepted.
     pub nopass: bool,
-    /// Redis's flag for checking payloads of RESTORE, which is only kept and shown: payloads are
-    /// always checked. `None`: no rule names it.
+    /// Redis's flag for checking payloads of RESTORE. It is only kept and shown, because payloads are always checked.
+    /// `None`: no rule has set the flag.
     pub sanitize: Option<bool>,
     /// The user's passwords.
     pub passwords: Vec<Arc<Secret>>,
     /// The user's main set of rules.
     pub root: Selector,
-    /// Further sets of rules, each judged by itself.
+    /// The user's other sets of rules, besides `root`. Each set is checked by itself.
     pub selectors: Vec<Selector>,
     /// True if the rules allow everything.
     unlimited: bool,
 }
 
 impl User {
-    /// Returns a user that can do nothing, except use every channel if `all_channels`.
+    /// Returns a user that can do nothing. If `all_channels` is true, the user may use every channel.
     pub(crate) fn new(name: &[u8], all_channels: bool) -> Self {
         User {
             name: name.to_vec(),
@@ -55,8 +55,7 @@ impl User {
         }
     }
 
-    /// Returns the user of every client that has not authenticated. It can do everything, and needs
-    /// no password until it gets one.
+    /// Returns a user that can do everything and needs no password. The user `default` begins with these rights.
     pub(crate) fn all_powerful(name: &[u8]) -> Self {
         let mut user = User::new(name, true);
         user.enabled = true;
@@ -67,7 +66,7 @@ impl User {
         user
     }
 
-    /// Updates the user after a change of its rules.
+    /// Updates the field `unlimited` after a change of the user's rules.
     pub(crate) fn note_limits(&mut self) {
         self.unlimited = self.root.unlimited();
         debug_assert!(
@@ -101,7 +100,8 @@ impl User {
         }
     }
 
-    /// Checks a request. The error is the greatest denial of all the user's selectors.
+    /// Checks a request. If every selector of the user denies it, the error is the greatest of these denials, in the
+    /// order of [`Denied`].
     pub(crate) fn check(&self, command: &Command, args: &Args<'_>) -> Result<(), Denied> {
         if self.unlimited {
             return Ok(());
@@ -120,8 +120,8 @@ impl User {
         Err(nearest)
     }
 
-    /// Fails if an option of SORT reaches keys that the request does not name, unless the user may
-    /// read every key. The error is the name of the option.
+    /// Fails if an option of SORT uses keys that the request does not name, unless the user may read every key. The
+    /// error is the name of the option.
     pub(crate) fn check_sort(
         &self,
         command: &Command,
@@ -143,7 +143,7 @@ impl User {
                 Some("BY") if args.at(found.at + 1).contains(&b'*') => return Err("BY"),
                 Some("GET") => return Err("GET"),
                 Some(_) => {}
-                // SORT stops parsing here, too.
+                // SORT itself also stops parsing here: the argument is no option, or an option lacks an argument.
                 None => break,
             }
         }

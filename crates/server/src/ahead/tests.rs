@@ -1,8 +1,8 @@
-//! A test that no client can see whether the server looks ahead or reads early. The same pipelines run plainly,
-//! with looking ahead, and with early reads, each time on a copy of one database. The replies, the counters and
-//! the bytes of the log must be equal.
+//! A test that clients see no effect of looking ahead or of early reads. The same pipelines run in three modes: with
+//! neither, with looking ahead, and with both. Each mode has a copy of one database. All modes must lead to the same
+//! replies, counters and log.
 //!
-//! `PERDURA_AHEAD_ROUNDS` is the number of pipelines.
+//! `PERDURA_AHEAD_ROUNDS` sets the number of pipelines.
 
 use crate::connection::early::{EARLY_BYTES, EarlyBuffer, read_group};
 use crate::engine::{Db, Options, Ticket};
@@ -22,16 +22,16 @@ use std::sync::Arc;
 
 /// The number of clients, which take turns.
 const CLIENTS: usize = 3;
-/// The number of keys in each of two databases.
+/// The number of keys in each of the two databases that the clients use.
 const KEYS: u16 = 60;
 
 /// The visible results of a run.
 #[derive(PartialEq)]
 struct Seen {
     replies: Vec<Vec<u8>>,
-    /// The numbers of commands, errors, hits and misses.
+    /// The counts of commands, errors, hits and misses.
     counted: [u64; 4],
-    /// The payloads of the groups in the log, in their order.
+    /// The payloads of the groups in the log, in the log's order.
     log: Vec<Vec<u8>>,
 }
 
@@ -56,7 +56,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Returns the payloads of the groups in the log of a database that was closed by `Db::abandon`.
+/// Returns the payloads of the log's groups after `Db::abandon` closed the database.
 fn groups(dir: &Path) -> Vec<Vec<u8>> {
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(dir).expect("a disk"));
     let anchor = read_anchor(disk.as_ref())
@@ -78,17 +78,16 @@ fn groups(dir: &Path) -> Vec<Vec<u8>> {
     groups
 }
 
-/// The way in which the clients' input is run.
+/// The mode for running the clients' input.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Plainly,
     LookingAhead,
-    /// The server looks ahead, and reads the sockets of several clients before it runs the first client's
-    /// requests.
+    /// The server looks ahead. It also reads the sockets of several clients before it runs the first client's requests.
     ReadingEarly,
 }
 
-/// The clients' ends of their sockets, and the buffers into which a loop reads.
+/// The clients' ends of the sockets, and the buffers into which the server's loop reads.
 struct Sockets {
     ends: Vec<UnixStream>,
     buffer: Vec<u8>,
@@ -102,7 +101,7 @@ impl Sockets {
     fn run(&mut self, state: &mut State, pieces: &[(usize, Vec<u8>)]) -> usize {
         let mut group: Vec<usize> = Vec::new();
         for (client, piece) in pieces {
-            // A heavy connection is not read early: it reads when its turn comes.
+            // A heavy connection is not read early: the server reads it when its turn comes.
             let heavy = self.rng.u8(..4) == 0;
             let most = if heavy {
                 self.buffer.len()
@@ -135,7 +134,7 @@ impl Sockets {
     }
 }
 
-/// Hands pieces of input to clients. Returns the visible results.
+/// Runs the clients' pieces of input on a server in the mode `way`. Returns the visible results.
 fn play(dir: &Path, way: Way, pieces: &[(usize, Vec<u8>)]) -> Seen {
     let options = options(dir);
     let db = Db::open(options.clone()).expect("a database");
@@ -215,8 +214,8 @@ fn value(rng: &mut Rng) -> String {
     letter.to_string().repeat(len)
 }
 
-/// Commands whose effects depend on neither time nor chance. `K` is a key, `V` a value, `N` a number, and
-/// the text between brackets is repeated.
+/// Commands with effects that depend on neither time nor chance. `K` is a key, `V` a value, `N` a number. The text
+/// between brackets is repeated.
 const REQUESTS: [&str; 57] = [
     "GET K",
     "GET K",
@@ -292,7 +291,7 @@ fn request(rng: &mut Rng) -> Vec<String> {
     text.split(' ').map(word).collect()
 }
 
-/// Returns several requests in one text, a few of them inline.
+/// Returns a text with several requests. A few requests are inline commands.
 fn pipeline(rng: &mut Rng) -> Vec<u8> {
     let mut out = Vec::new();
     for _ in 0..rng.usize(1..40) {

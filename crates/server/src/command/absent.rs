@@ -1,7 +1,6 @@
 //! MODULE: the answers of a server without modules.
 //!
-//! Tools list modules, so the server answers like a Redis that has loaded none. A request to load a
-//! module is refused.
+//! Tools list modules, so the server answers like a Redis without modules. A request to load a module is refused.
 
 use super::Cx;
 use super::refused::modules;

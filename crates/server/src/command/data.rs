@@ -37,9 +37,10 @@ pub(crate) enum Stop {
     /// The key has nothing for the client yet, so the client waits. The command has written
     /// nothing.
     Wait(Wait),
-    /// The source is so large that the command continues in steps.
+    /// The command's source or result is so large that the command continues in steps.
     Long(Box<dyn Work>),
-    /// The command is heavy and is to run beside the loop. The command has written nothing.
+    /// The command is to run beside the loop, because it would go through too many elements. It has written
+    /// nothing.
     Beside,
 }
 
@@ -76,11 +77,11 @@ impl From<Fault> for Stop {
     }
 }
 
-/// Redis's text for a command on a key of another type.
+/// Redis's text for a command on a key of the wrong type.
 pub(crate) const WRONG_TYPE: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// The reason why a command that has ended has no reply yet.
+/// The reason why an ended command has no reply yet.
 #[derive(Debug)]
 pub(crate) enum Later {
     /// The client waits for a key.
@@ -91,10 +92,10 @@ pub(crate) enum Later {
     Beside,
 }
 
-/// A long string that was written before a key has it as its value.
+/// A long string that has been written, but is not yet a key's value.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    /// The draft that holds the string.
+    /// The draft that holds the string. A draft is a collection that no key names yet.
     pub draft: Arc<Draft>,
     /// The string.
     pub text: Text,
@@ -113,41 +114,40 @@ pub(crate) struct Data<'a, 'tx> {
     pub table: TableId,
     server: Server<'a>,
     db: &'a Db,
-    /// The new tables of the databases that this transaction has flushed.
+    /// The new tables of the databases that this transaction has flushed or swapped.
     renewal: Option<Box<Renewal>>,
     /// The databases that this transaction has swapped, one bit for each.
     swapped: u16,
     /// True if this transaction has flushed a database, even one without keys.
     emptied: bool,
-    /// The longest value, bytes.
+    /// The maximum size of a value, bytes.
     pub value_bytes_max: usize,
-    /// The longest reply, bytes.
+    /// The maximum size of a reply, bytes.
     pub reply_bytes_max: usize,
-    /// Keys looked up and found.
+    /// The number of keys looked up and found.
     hits: Cell<u64>,
-    /// Keys looked up and not found.
+    /// The number of keys looked up and not found.
     misses: Cell<u64>,
     /// True if changes have observers.
     interest: bool,
-    /// The classes of [`super::notice`] that are published.
+    /// The classes of [`super::notice`]'s events that are published, one bit for each class.
     notices: u16,
     events: Vec<Event>,
     changes: u64,
     errors: u64,
     /// True if a command may use only keys that it declares.
     keeps_to_keys: bool,
-    /// True if the client may have to wait.
+    /// True if the command is allowed to make the client wait.
     may_wait: bool,
-    /// True if the command may run beside the loop instead.
+    /// True if the command may run beside the loop instead of on it.
     may_leave: bool,
-    /// True if the client has been waiting and its command is tried again.
+    /// True if the client had to wait, and its command now runs again.
     is_retry: bool,
     later: Option<Later>,
-    /// The running command. `prepared` is the string that it is about to give to a key, if that
-    /// string has been written beforehand.
+    /// The running command. `prepared` is the string for the command's key, if the string was written beforehand.
     running: Option<DataFn>,
     prepared: Option<Prepared>,
-    /// The work that scripts leave for the commit.
+    /// The work that scripts postpone until after the commit.
     ran: Option<Box<Ran>>,
 }
 
@@ -174,7 +174,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
     /// Returns the server.
     ///
     /// # Panics
-    /// Beside the loop, where no script runs.
+    /// If the command runs beside the loop. Scripts never run there.
     pub(crate) fn state(&self) -> &'a State {
         match self.server {
             Server::Loop(state) => state,
@@ -182,7 +182,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         }
     }
 
-    /// Returns the work that scripts leave until the transaction has committed.
+    /// Returns the work that scripts postpone until after the commit.
     pub(crate) fn ran(&mut self) -> &mut Ran {
         self.ran.get_or_insert_default()
     }
@@ -192,12 +192,12 @@ impl<'a, 'tx> Data<'a, 'tx> {
         self.ran.as_ref().map_or(0, |ran| ran.scripts)
     }
 
-    /// Notes that the client has been waiting and its command is tried again.
+    /// Notes that the client had to wait, and that its command now runs again.
     pub(crate) fn retry(&mut self) {
         self.is_retry = true;
     }
 
-    /// Returns whether the client has been waiting and its command is tried again.
+    /// Returns whether the client had to wait, and its command now runs again.
     pub(crate) fn is_retry(&self) -> bool {
         self.is_retry
     }
@@ -207,7 +207,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         self.db.partition_of(key)
     }
 
-    /// Returns the most bytes of a sparse sketch.
+    /// Returns the greatest size of a sparse HyperLogLog sketch, bytes.
     pub(crate) fn sparse_sketch_bytes_max(&self) -> u64 {
         self.server.sparse_sketch_bytes_max()
     }
@@ -232,7 +232,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         let Run::Data(run) = command.run else {
             return Ok(());
         };
-        // A script's own commands have added the events of its keys.
+        // The commands inside a script have already added the events of the script's keys.
         if self.notices == 0 || command.has(flag::SCRIPTS) {
             return self.with_keys(command, args, |data| data.run_plainly(run, args, out));
         }
@@ -261,7 +261,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
             Err(Stop::Long(_)) if !self.may_wait && self.may_leave => Err(Stop::Beside),
             Err(Stop::Long(mut work)) if !self.may_wait => {
                 out.buf.truncate(start);
-                // The command has already counted its lookups.
+                // The command has already counted its lookups, so the lookups of its steps do not count.
                 let (hits, misses) = (self.hits.get(), self.misses.get());
                 let done = steps::finish(work.as_mut(), self, args, out);
                 self.hits.set(hits);
@@ -302,8 +302,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         }
     }
 
-    /// Takes a step of a command that runs in steps, and stores the result after the last step. An
-    /// inner `Err` is the error that the command replies with.
+    /// Runs one step of a command that runs in steps, and stores the result after the last step. An inner `Err`
+    /// is the error that the command replies with.
     pub(crate) fn step(
         &mut self,
         work: &mut dyn Work,
@@ -364,8 +364,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         done
     }
 
-    /// Gives a key the string that has been written for it. Returns false if there is no such
-    /// string.
+    /// Makes the prepared string the value of a key. Returns false if no string was prepared.
     pub(crate) fn name_text(
         &mut self,
         database: u8,
@@ -405,8 +404,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         }
     }
 
-    /// Fetches the next keys that the command will use, at most [`AHEAD_KEYS`]. It is a hint, to be
-    /// given again when these keys have been used.
+    /// Fetches the next keys that the command will use, at most [`AHEAD_KEYS`]. This is a hint. Call it again
+    /// when these keys have been used.
     pub(crate) fn look_ahead<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         if self.server.looks_ahead() {
             self.tx.look_ahead(self.table, keys);
@@ -428,7 +427,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         Ok(found)
     }
 
-    /// Continues in another database.
+    /// Selects the database that the following commands use.
     pub(crate) fn select(&mut self, database: u8) {
         self.database = database;
         self.table = self.table_of(database);
@@ -462,8 +461,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         Ok(())
     }
 
-    /// Marks the watched keys and the keys that clients wait for, because two databases are about
-    /// to be swapped.
+    /// Adds events for the watched keys and the keys that clients wait for, because two databases are
+    /// about to be swapped.
     fn tell_swapped(&mut self, first: u8, second: u8) -> Result<(), Error> {
         let state = self.state();
         let (watches, blocking) = (&state.watches, &state.blocking);
@@ -503,7 +502,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         Ok(())
     }
 
-    /// Finishes the transaction and returns its outcome. Nothing may fail afterwards.
+    /// Finishes the transaction and returns its outcome. No later step of the transaction may fail.
     pub(crate) fn finish(self) -> Result<Outcome, Error> {
         let flushed = match &self.renewal {
             Some(renewal) => Some(self.db.finish_flush(self.tx, renewal)?),
@@ -530,7 +529,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         counter.set(counter.get() + 1);
     }
 
-    /// Fails if the reply has outgrown its limit. `bytes` is its size so far.
+    /// Fails if the reply has outgrown its limit. `bytes` is the reply's size so far.
     pub(crate) fn check_reply(&self, bytes: usize) -> Result<(), Error> {
         if bytes <= self.reply_bytes_max {
             return Ok(());

@@ -57,7 +57,7 @@ fn command(cx: &mut Cx<'_>, args: &Args<'_>) {
 
 type Word = (&'static str, i8);
 
-/// Returns the command of this name, and its second word if the name has one: `config|get`.
+/// Returns the command of this name, and its second word if the name has one, as in `config|get`.
 fn found(cx: &Cx<'_>, name: &[u8]) -> Option<(&'static Command, Option<&'static Word>)> {
     let Some(bar) = name.iter().position(|byte| *byte == b'|') else {
         return Some((cx.state.lookup.find(name)?, None));
@@ -206,9 +206,9 @@ fn keys(cx: &mut Cx<'_>, args: &Args<'_>, with_flags: bool) {
     }
 }
 
-/// Returns the keys behind a count that is not a valid number for the commands themselves. Redis
-/// reads such a count here as C's `atoi` does, up to the first byte that is not a digit. `None`:
-/// the count is zero, or exceeds the arguments.
+/// Returns the keys after a count that is not a valid number. The command itself would refuse the count. For COMMAND
+/// GETKEYS, Redis reads an invalid count like C's `atoi`, up to the first byte that is not a digit. `None`: the count
+/// is zero or exceeds the number of arguments.
 fn loosely_counted<'a>(request: &Args<'a>, at: usize, dest: bool) -> Option<Vec<&'a [u8]>> {
     let text = request.at(at).trim_ascii_start();
     let digits = text.strip_prefix(b"+").unwrap_or(text);
@@ -230,7 +230,7 @@ fn flags(key: KeyUse, out: &mut Out<'_>) {
     key.flags().for_each(|flag| out.simple(flag));
 }
 
-/// Appends one command in the ten fields of Redis 7.
+/// Appends a command's description: the ten fields that COMMAND returns in Redis 7.
 fn describe(command: &Command, out: &mut Out<'_>) {
     let entry = CATALOG.named(command.name);
     head(command, command.name, command.arity, entry, out);
@@ -241,7 +241,7 @@ fn describe(command: &Command, out: &mut Out<'_>) {
     }
 }
 
-/// Appends a subcommand in the same ten fields.
+/// Appends a subcommand's description. It has the ten fields of a command's description.
 fn describe_word(command: &Command, (word, arity): Word, out: &mut Out<'_>) {
     let name = format!("{}|{word}", command.name);
     let entry = CATALOG.named(&name);
@@ -295,7 +295,7 @@ fn head(command: &Command, name: &str, arity: i8, entry: Option<&Entry>, out: &m
     for category in categories() {
         out.simple(&format!("@{category}"));
     }
-    // An empty list of tips: they are for clients of several nodes, and this server is one node.
+    // The list of tips is empty. Tips are for clients of several nodes, and this server is one node.
     out.array(0);
 }
 
@@ -307,8 +307,7 @@ fn keys_of(command: &Command, entry: Option<&Entry>) -> Keys {
     }
 }
 
-/// A key specification in Redis's words: where the first key is, and which arguments behind it are
-/// keys.
+/// A key specification in Redis's words: the place of the first key, and the later arguments that are keys.
 struct Spec {
     begin: (&'static str, Begin),
     find: (&'static str, Vec<(&'static str, i64)>),
@@ -342,7 +341,7 @@ impl Spec {
     }
 }
 
-/// Appends the key specifications, by which client libraries of clusters find the keys.
+/// Appends the key specifications. Client libraries for clusters use them to find a request's keys.
 fn key_specs(command: &Command, entry: Option<&Entry>, out: &mut Out<'_>) {
     let used = |first| entry.map_or(KeyUse::default(), |entry| entry.any_use(first));
     let (head, tail) = (used(true), used(false));

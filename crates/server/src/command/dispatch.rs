@@ -1,16 +1,16 @@
 //! From a parsed request to a reply. First come the checks before every command, in Redis's order,
 //! then the queue of MULTI, then the command itself.
 //!
-//! A command leaves [`Effects`] beside its reply. [`execute`] consumes them in this order:
+//! A command leaves [`Effects`] besides its reply. [`execute`] consumes them in this order:
 //! 1. a command that the log had no room for is undone, and nothing else happens;
 //! 2. the server's newest epoch and the client's newest write advance (`epoch`, `written`), and the
 //!    durability that the reply waits for is determined (`epoch`, `least`);
-//! 3. the command is counted and timed, from its unmuted reply;
+//! 3. the command is counted and timed; the full reply shows whether the command failed;
 //! 4. if the client wants no replies, the reply is dropped except for the pushes in it (`pushed`);
 //! 5. the command is shown to monitors;
 //! 6. the reply is sealed;
-//! 7. clients that wait for a key that the command has changed are served;
-//! 8. messages to the client itself, from its command and from step 7, are sealed behind its reply.
+//! 7. clients that wait for a changed key are served;
+//! 8. messages to the client itself, from the command and from step 7, are sealed after the reply.
 
 use super::{After, Command, Cx, Data, Effects, Keys, Later, Run, Told, flag};
 use crate::acl;
@@ -73,12 +73,12 @@ pub(crate) fn execute(
 
 /// A request whose command has run, was queued or was refused.
 struct Request<'a> {
-    /// The command of that name and its slot, if there is one.
+    /// The command that the request names, and its slot. `None`: the name is unknown.
     found: Option<(usize, &'static Command)>,
     /// The command, if it ran.
     ran: Option<&'static Command>,
     args: &'a Args<'a>,
-    /// The start of its reply.
+    /// The start offset of the reply.
     start: usize,
 }
 
@@ -90,8 +90,7 @@ fn refuse(
     args: &Args<'_>,
     error: String,
 ) {
-    // No further password of a refused request is checked. The next request begins with a new
-    // proof.
+    // A refused request needs no more password checks. The next request starts its checks anew.
     state.forget_proof(session);
     let error = super::connection::block::broken_by(state, session, args, error);
     state.stats.errors += 1;
@@ -138,7 +137,7 @@ fn carry_out(
     }
 }
 
-/// Consumes the effects of a request, in the order that the module's page gives.
+/// Consumes the effects of a request, in the order that the module's documentation gives.
 #[inline]
 fn consume(
     state: &mut State,
@@ -203,8 +202,8 @@ fn consume(
     after
 }
 
-/// Postpones a request, because the log has no room for it yet or another command runs beside the
-/// loop. Removes the request from the statistics.
+/// Postpones a request, because the log has no room yet or a command already runs beside the loop. Removes the request
+/// from the statistics.
 #[cold]
 fn keep_back(
     state: &mut State,
@@ -218,9 +217,9 @@ fn keep_back(
         "only a command that waits is kept back"
     );
     replies.buf.truncate(start);
-    // The time that the request has taken counts for its client's turn.
+    // The time that the request has taken counts toward its client's turn.
     state.tick();
-    // The time of a script counts for its limit. Other commands have no limit.
+    // A script's running time counts toward its limit. Other commands have no limit.
     session.spent = state.scripts.spent_by_all();
     state.stats.commands -= 1;
     state.end_running();
@@ -231,7 +230,7 @@ fn keep_back(
     After::Postpone
 }
 
-/// Returns the command if it may run now.
+/// Returns the command if it may run now, and otherwise the error to reply with.
 fn check(
     state: &mut State,
     session: &Session,
@@ -272,7 +271,7 @@ fn check(
     Ok(command)
 }
 
-/// Counts a command that ran, or was refused, and notes it if it was slow.
+/// Counts a command that ran or was refused. A command that ran slowly enters the slow log.
 fn count(
     state: &mut State,
     session: &Session,
@@ -306,7 +305,7 @@ fn note_slow(
     }
 }
 
-/// A command that has run to its end, in steps or beside the loop.
+/// A command that ran in steps or beside the loop, and has ended.
 pub(crate) struct Finished<'a> {
     /// The command.
     pub command: &'a Command,
@@ -318,8 +317,7 @@ pub(crate) struct Finished<'a> {
     pub took: Duration,
 }
 
-/// Counts a command that has run to its end in steps or beside the loop, and notes it if it was
-/// slow.
+/// Counts a command that ran in steps or beside the loop, and has ended. A slow command enters the slow log.
 pub(crate) fn note_run(state: &mut State, session: &Session, finished: &Finished<'_>) {
     let Finished {
         command,
@@ -349,7 +347,7 @@ const LISTENING: [&str; 9] = [
     "unsubscribe",
 ];
 
-/// Removes the reply of a client that wants none, except for the pushes in it.
+/// Removes the reply of a client that wants no replies, but keeps the pushes in the reply.
 #[cold]
 pub(crate) fn hush(session: &mut Session, replies: &mut Replies, start: usize, pushed: &[u8]) {
     match session.mute {
@@ -385,8 +383,7 @@ fn unknown(args: &Args<'_>) -> String {
     format!("ERR unknown command '{name}', with args beginning with: {list}")
 }
 
-/// The number of times that a command tries to run in steps. The next attempt is a single
-/// transaction.
+/// The number of attempts to run a command in steps. If they all fail, the command runs as a single transaction.
 const BEGINNINGS: u32 = 3;
 
 /// A data command, and the number of its failed attempts to run in steps.
@@ -398,7 +395,7 @@ pub(crate) struct Begun {
     pub vainly: u32,
 }
 
-/// Adds the partitions of a command's keys.
+/// Adds the partitions of a command's keys to `partitions`.
 pub(crate) fn add_partitions(
     db: &Db,
     command: &Command,
@@ -413,9 +410,9 @@ pub(crate) fn add_partitions(
     }
 }
 
-/// Runs one command in one transaction. Returns the epochs that the reply rests on, and the next
-/// action of the connection. The client may have to wait: for a key, for the log, or for a command
-/// that runs in steps. After some failed attempts the command no longer runs in steps.
+/// Runs one command in one transaction. Returns the epochs that the reply depends on, and the next action of
+/// the connection. The client may have to wait: for a key, for the log, or for a command that runs in steps.
+/// After some failed attempts the command no longer runs in steps.
 pub(crate) fn run_data(
     state: &mut State,
     session: &Session,
@@ -485,8 +482,8 @@ pub(crate) fn run_data(
     }
 }
 
-/// Runs a command within its transaction, and allows it to run beside the loop instead where that
-/// is possible. Only a seeded flaw uses `kept`, the messages of earlier runs.
+/// Runs a command within a transaction. At the first and the last attempt, a command that runs no scripts may ask to
+/// run beside the loop instead. `kept` holds messages of earlier runs. Only a seeded bug uses it.
 fn run_once(
     data: &mut Data<'_, '_>,
     begun: Begun,
@@ -511,8 +508,8 @@ fn run_once(
     done
 }
 
-/// Makes the purge report the expired keys that it removes. Returns true if the purge did not
-/// report them before. In that case it may have removed a key since the command looked.
+/// Makes the purge of expired keys report each key that it removes. Returns true if the purge did not report keys
+/// before. In that case it may already have removed a key after the command's lookup, without a report.
 fn begins_to_hear(state: &State) -> bool {
     let gate = &state.control.gate;
     if gate.hears_expired() {
@@ -522,10 +519,9 @@ fn begins_to_hear(state: &State) -> bool {
     true
 }
 
-/// Returns the epochs that the reply to an engine's error rests on. If a reply is refused for its
-/// size, the error shows something of the data, and the failed transaction has no epoch. So the
-/// error rests on the newest epoch. Other errors describe the engine's state and must not wait for
-/// the disk.
+/// Returns the epochs that a reply with an error of the engine depends on. If a reply is refused for its size, the
+/// error reveals something about the data, but the failed transaction has no epoch. So the error depends on the
+/// newest epoch. Other errors describe the engine's state and must not wait for the disk.
 pub(crate) fn told_by(state: &State, error: &Error) -> Told {
     match error {
         Error::Usage(_) if state.stopped.is_none() => Told::read(state.newest),
@@ -533,7 +529,7 @@ pub(crate) fn told_by(state: &State, error: &Error) -> Told {
     }
 }
 
-/// Runs a command beside the loop, or lets it wait for the command that runs there.
+/// Runs a command beside the loop. If a command already runs there, postpones the request.
 #[cold]
 fn leave(
     state: &mut State,
@@ -553,7 +549,7 @@ fn leave(
     (Told::NOTHING, After::Beside)
 }
 
-/// Replies with an engine's error, and remembers if the engine has stopped.
+/// Replies with an error of the engine. If the engine has stopped, also notes the reason in the state.
 pub(crate) fn failed(state: &mut State, error: &Error, out: &mut Out<'_>) {
     if let Error::Stopped(why) | Error::Fenced(why) | Error::Displaced(why) = error {
         state.stopped.get_or_insert_with(|| why.clone());

@@ -6,11 +6,11 @@ use std::sync::LazyLock;
 /// The answer for one command.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Document {
-    /// The group that it is in.
+    /// The group of the command.
     pub group: &'static str,
-    /// The version of Redis that had it first.
+    /// The first version of Redis that had the command.
     pub since: &'static str,
-    /// A sentence on its work.
+    /// One sentence about the command's effect.
     pub summary: &'static str,
 }
 

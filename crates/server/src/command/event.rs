@@ -1,9 +1,8 @@
-//! The changes of keys by a transaction, for its observers: WATCH, clients that wait for a key, and
-//! keyspace notifications.
+//! The key changes of a transaction, for the observers: WATCH, clients that wait for a key, and keyspace notifications.
 
 use crate::notify::class;
 
-/// The class of an event, by which `notify-keyspace-events` selects events.
+/// The class of an event. The option `notify-keyspace-events` selects events by class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Keys of any type: del, rename, expire …
@@ -20,18 +19,18 @@ pub(crate) enum Class {
     SortedSet,
     /// Streams.
     Stream,
-    /// A key was removed at once, because its time was over when it was written.
+    /// A key was removed at once, because its deadline had already passed when the key was written.
     Expired,
     /// A key has appeared.
     New,
-    /// A key was looked up and not found; it has not changed.
+    /// A key was looked up and not found. No key has changed.
     Miss,
-    /// For WATCH and waiting clients only; nothing is published.
+    /// A change that only WATCH and waiting clients see. No event is published.
     Quiet,
 }
 
 impl Class {
-    /// Returns its bit in `notify-keyspace-events`.
+    /// Returns the class's bit in `notify-keyspace-events`.
     pub(crate) fn bit(self) -> u16 {
         match self {
             Class::Generic => class::GENERIC,

@@ -101,7 +101,7 @@ pub(crate) fn hmget(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>)
     Ok(())
 }
 
-/// Replies with the field of every element, or its value, or both.
+/// Replies with the fields, the values, or the pairs of all elements.
 fn reply_all(
     data: &Data<'_, '_>,
     hash: Option<&Source<'_>>,
@@ -220,8 +220,8 @@ pub(crate) fn hincrby(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_
 /// `HINCRBYFLOAT key field delta`
 pub(crate) fn hincrbyfloat(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let delta = args.at(3);
-    // The amount is checked first, because Redis's error for a wrong amount differs from the error
-    // for a wrong old value.
+    // The delta is checked first, because Redis's error for a wrong delta differs from the error for a wrong
+    // old value.
     add_decimals(b"0", delta).map_err(|error| match error {
         FloatError::Invalid => "ERR value is not a valid float",
         FloatError::Infinite => "ERR value is NaN or Infinity",

@@ -1,4 +1,5 @@
-//! Estimated counts: PFADD, PFCOUNT, PFMERGE, and the commands that inspect a sketch.
+//! Sketches that estimate a number of distinct elements: PFADD, PFCOUNT, PFMERGE, and the commands that inspect
+//! a sketch.
 //!
 //! A sketch is a string, which every command on strings may read and write. So each command here
 //! checks the string that it finds. The arithmetic is in [`crate::engine::types::hll`].
@@ -59,11 +60,11 @@ enum Edit {
     All,
 }
 
-/// Two changes with fewer unchanged bytes between them are written as one range.
+/// Two changes are written as one range if fewer than this many unchanged bytes lie between them.
 const GAP: usize = 32;
 
 impl Edit {
-    /// Returns the edit that turns one string into another.
+    /// Returns the edit that turns `old` into `new`.
     fn between(old: &[u8], new: &[u8]) -> Edit {
         if old.len() != new.len() {
             return Edit::All;
@@ -73,7 +74,7 @@ impl Edit {
         Edit::of(changed.map(|(at, _)| at..at + 1).collect())
     }
 
-    /// Returns the edit of these ranges, in any order. Ranges that are near each other become one.
+    /// Returns the edit of `pieces`, which may be in any order. Pieces that are close together become one piece.
     fn of(mut pieces: Vec<Range<usize>>) -> Edit {
         pieces.sort_unstable_by_key(|piece| piece.start);
         let mut joined: Vec<Range<usize>> = Vec::new();
@@ -101,7 +102,7 @@ impl Edit {
     }
 }
 
-/// The cost of a sketch, in elements that take as long.
+/// The cost of a sketch, in elements: work on one sketch takes the time of this many elements.
 const SKETCH_COST: u64 = 128;
 
 /// `PFADD key [element …]`
@@ -148,8 +149,8 @@ fn pfcount(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     Ok(())
 }
 
-/// Counts one sketch and stores the count in it. Storing is a write like any other, but it is
-/// skipped at the limit of memory.
+/// Counts one sketch and stores the count in it. Storing the count is an ordinary write, but it is skipped when
+/// the memory limit is reached.
 fn count_one(data: &mut Data<'_, '_>, key: &[u8], out: &mut Out<'_>) -> Done {
     let Some(sketch) = sketch(data, key)? else {
         data.looked_up(false);
@@ -256,7 +257,7 @@ fn pfdebug(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     Ok(())
 }
 
-/// Replies with the runs of a sparse sketch as text.
+/// Replies with the run-length codes of a sparse sketch as text.
 fn decode(sketch: &Sketch<'_>, out: &mut Out<'_>) -> Done {
     if sketch.form == Form::Dense {
         return Err("ERR HLL encoding is not sparse".into());

@@ -1,21 +1,21 @@
-//! Finds a command by its name, in any case, without allocating. The table is open-addressed and is
+//! Finds a command by its name, in upper or lower case, without allocating. The table is open-addressed and is
 //! filled once at the start. Names are short, so hashing every byte is the fastest.
 
 use super::Command;
 use super::table::all;
 
-/// The number of slots for commands, most of which are free.
+/// The number of slots for commands. Most slots are free.
 pub(crate) const SLOTS: usize = 1024;
 const MASK: usize = SLOTS - 1;
 
-/// Names to commands.
+/// A table from names to commands.
 #[derive(Debug)]
 pub(crate) struct Lookup {
     slots: Box<[Option<&'static Command>; SLOTS]>,
 }
 
 impl Lookup {
-    /// Returns the lookup of all commands.
+    /// Returns the table of all commands.
     pub(crate) fn new() -> Self {
         let mut slots = Box::new([None; SLOTS]);
         for command in all() {
@@ -95,7 +95,7 @@ mod tests {
         assert!(names.len() < SLOTS / 2);
     }
 
-    /// Returns the names that the document of commands describes.
+    /// Returns the names of the commands that `docs/redis.md` describes.
     fn documented() -> Vec<String> {
         let page = include_str!("../../../../docs/redis.md");
         let rows = page.lines().filter(|line| line.starts_with("| "));

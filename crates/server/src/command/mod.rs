@@ -1,9 +1,9 @@
-//! The commands: their names, their arguments, and the functions that run them.
+//! The commands, with names, arguments and functions.
 //!
-//! A *data* command runs inside a transaction. It may be run again from its start when the engine
-//! widens the set of latched partitions. Therefore it changes nothing but the transaction and the
-//! reply, and it validates before it writes: an error in its reply leaves no trace. A *plain*
-//! command touches the connection or the server and runs once.
+//! A *data* command runs inside a transaction. It may be run again from its start when the engine widens the set of
+//! latched partitions. Therefore the command changes only the transaction and the reply. It validates before it writes:
+//! a command that replies with an error has changed nothing. A *plain* command touches the connection or the server and
+//! runs once.
 
 pub(crate) mod absent;
 pub(crate) mod connection;
@@ -43,7 +43,7 @@ use crate::tell::Message;
 pub(crate) use data::{Data, Done, Later, Stop};
 pub(crate) use spec::{Command, Keys, flag};
 
-/// The function of a command, and its relation to transactions.
+/// The function of a command, which runs inside or outside of a transaction.
 #[derive(Clone, Copy)]
 pub(crate) enum Run {
     /// Inside a transaction.
@@ -60,25 +60,24 @@ pub(crate) type PlainFn = fn(&mut Cx<'_>, &Args<'_>);
 /// The next action of the connection after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
-    /// It continues with the next request.
+    /// The connection continues with the next request.
     Continue,
-    /// It closes once its replies have left.
+    /// The connection closes once its replies have left.
     Close,
-    /// It runs nothing more until an answer comes from another thread or client.
+    /// The connection runs nothing more until an answer comes from another thread or client.
     Block,
-    /// It runs nothing more until the command has run to its end in steps.
+    /// The connection runs nothing more until the command has run to its end in steps.
     Steps,
-    /// It runs nothing more until the command has ended beside the loop.
+    /// The connection runs nothing more until the command has ended on the thread beside the loop.
     Beside,
-    /// Nothing has happened: the same request is to be run again later.
+    /// Nothing has happened: the request runs again later.
     Postpone,
-    /// Nothing has happened: the same request is to be run again when the command beside the loop
-    /// has ended and its result was taken over.
+    /// Nothing has happened: another command still runs on the thread beside the loop. The request runs again when the
+    /// loop has that command's result.
     Held,
-    /// Nothing has happened: the same request is to be run again when the log has room for this
-    /// number of bytes.
+    /// Nothing has happened: the request runs again when the log has room for this number of bytes.
     Behind(usize),
-    /// Nothing has happened: the client speaks another protocol and is closed at once.
+    /// Nothing has happened: the client does not speak Redis's protocol and is disconnected at once.
     Expel(Foreign),
     /// The whole server ends, with a checkpoint or without.
     Shutdown { checkpoint: bool },
@@ -105,21 +104,22 @@ pub(crate) struct Cx<'a> {
     pub in_block: bool,
 }
 
-/// The epochs that a reply rests on.
+/// The epochs of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Told {
-    /// The newest epoch that the reply rests on; zero for none.
+    /// The newest epoch that the reply depends on: the reply waits until this epoch has the client's
+    /// durability. Zero means that the reply depends on no epoch.
     pub epoch: Epoch,
-    /// The epoch in which the command has written; zero if it has not.
+    /// The epoch of the command's writes; zero if the command has written nothing.
     pub written: Epoch,
 }
 
 impl Told {
-    /// The epochs of a reply that rests on no write.
+    /// The epochs of a reply that depends on no write.
     pub(crate) const NOTHING: Self = Self::read(Epoch(0));
 
-    /// Returns the epochs of a command that has only read.
+    /// Returns the epochs of a command that has read data and has written nothing.
     pub(crate) const fn read(epoch: Epoch) -> Self {
         Told {
             epoch,
@@ -128,27 +128,27 @@ impl Told {
     }
 }
 
-/// The effects of one command beside its reply. The command makes them;
-/// [`execute`](dispatch::execute) consumes them, in the order that its module's page gives.
+/// The effects of one command besides its reply. The command determines them, and [`execute`](dispatch::execute)
+/// then carries them out. The documentation of [`dispatch`] gives the order.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Effects {
-    /// The epoch that the reply rests on; zero for none.
+    /// The newest epoch that the reply depends on; zero if it depends on none.
     pub epoch: Epoch,
-    /// The epoch in which the command has written; zero if it has not.
+    /// The epoch of the command's writes; zero if the command has written nothing.
     pub written: Epoch,
     /// The next action of the connection.
     pub after: After,
-    /// The least durability that the epoch must have, whatever the client has chosen.
+    /// The lowest durability that the reply waits for, even if the client has chosen a lower one.
     pub least: Durability,
-    /// The pushes among the replies. They leave even if the replies are dropped.
+    /// The pushes among the replies. They are sent to the client even if the replies are dropped.
     pub pushed: Vec<u8>,
     /// The messages that a MULTI block publishes if it commits. EXEC consumes them.
     pub held_back: Vec<Message>,
 }
 
 impl Effects {
-    /// The effects of a command whose reply rests on nothing.
+    /// The effects of a command with a reply that depends on no write.
     pub(crate) const NONE: Self = Self::of(Told::NOTHING, After::Continue);
 
     /// Returns the effects of a command that has a reply or waits for one.
@@ -163,7 +163,7 @@ impl Effects {
         }
     }
 
-    /// Adds the effects of a command within the same MULTI block.
+    /// Adds `inner`, the effects of one command of a MULTI block, to the effects of the block.
     fn add(&mut self, inner: Effects) {
         let Effects {
             epoch,
@@ -185,18 +185,18 @@ impl Effects {
 }
 
 impl Cx<'_> {
-    /// Makes the reply rest on all writes so far, unless the command shows no data. An error or a
-    /// count that is found in memory can show a write, too.
+    /// Makes the reply depend on all writes so far. Commands with the flag [`APART`](flag::APART) are exempt. Even an
+    /// error, or a count computed from memory, can reveal a write.
     #[inline]
     pub(crate) fn rest_on_writes(&mut self, command: &Command) {
-        // In a stopped database a reply that waits would never leave.
+        // If the database is stopped, a reply that waits would never be sent.
         if !command.has(flag::APART) && self.state.stopped.is_none() {
             self.effects.epoch = self.effects.epoch.max(self.state.newest);
         }
     }
 
-    /// Keeps a push among the replies if CLIENT REPLY will drop the command's reply. CLIENT REPLY
-    /// never drops pushes.
+    /// Saves the push that begins at `from` in the replies, if CLIENT REPLY will drop the command's reply.
+    /// CLIENT REPLY never drops pushes.
     pub(crate) fn keep_push(&mut self, from: usize) {
         if matches!(self.session.mute, Mute::All | Mute::Skip) {
             let push = self.out.buf.get(from..).unwrap_or(&[]);

@@ -1,8 +1,8 @@
 //! Events that the commands do not report themselves: `new` (a key has appeared) and `keymiss` (a
 //! key was looked up and not found).
 //!
-//! Both depend on which keys of the request existed before it ran. So they cost a lookup for each
-//! key, but only if a client listens to their classes.
+//! The server can report these events only if it knows which keys existed before the request. So it looks up each key
+//! of the request beforehand, but only if a client listens to the classes of these events.
 
 use super::event::{Class, Event};
 use super::{Command, Data};
@@ -12,12 +12,12 @@ use crate::notify::class;
 use crate::resp::parse::Args;
 use std::collections::HashSet;
 
-/// Commands whose lookups Redis does not report.
+/// Commands with lookups that Redis does not report.
 const SILENT: [&str; 3] = ["object", "memory", "watch"];
-/// Commands that write, but report a missing key like commands that read.
+/// Commands that write, but report a missing key like a reading command.
 const READ_FIRST: [&str; 5] = ["getdel", "getex", "getset", "pfcount", "pfmerge"];
 
-/// Keys of a request that did not exist before it ran.
+/// Keys of a request that did not exist before the request ran.
 pub(crate) struct Absent {
     classes: u16,
     keys: Vec<Box<[u8]>>,
@@ -75,13 +75,13 @@ pub(crate) fn after(
         events.extend(own);
         return Ok(());
     }
-    // Sets are used because one request may have half a million keys.
+    // Hash sets are used because one request may have half a million keys.
     let were_absent: HashSet<&[u8]> = absent.keys.iter().map(|key| &**key).collect();
     let mut told: HashSet<(u8, &[u8])> = HashSet::new();
     let mut appeared = Vec::new();
     for (at, change) in own.iter().enumerate() {
         let (database, key) = (change.database, &*change.key);
-        // These events replace the key of this name if it exists, so a key appears in any case.
+        // The commands with these events replace an existing key, so a key appears in any case.
         let moved = matches!(change.name, "rename_to" | "move_to" | "copy_to" | "restore");
         let was_there = database != data.database || !were_absent.contains(key);
         if (was_there && !moved) || told.contains(&(database, key)) {

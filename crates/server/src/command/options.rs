@@ -1,9 +1,8 @@
-//! The options of commands that name keys in options. Each command has one table of its options,
-//! and one parser reads them all.
+//! The parser for options that can name keys. Each command with such options has a table of all its options, and the
+//! parser reads this table.
 //!
-//! Access control must check exactly the keys that the command then uses. So both parse the request
-//! with the same [`Grammar`], and both take a key from the place that [`Grammar::last`] or
-//! [`Grammar::streams`] returns.
+//! Access control must check exactly the keys that the command then uses. So access control and the command share one
+//! [`Grammar`]. They take a key from the place that [`Grammar::last`] or [`Grammar::streams`] returns.
 
 use crate::resp::parse::Args;
 use std::ops::Range;
@@ -18,8 +17,8 @@ pub(crate) enum Role {
     Target,
     /// The option's argument is a pattern that leads to keys.
     Pattern,
-    /// Behind the option come keys and then the same number of other words, up to the end of the
-    /// request.
+    /// All later arguments belong to this option. The first half are keys, and the second half has one word for each
+    /// key.
     Streams,
 }
 
@@ -28,9 +27,9 @@ pub(crate) enum Role {
 pub(crate) struct Word {
     /// The option's name in upper case.
     pub name: &'static str,
-    /// The number of its arguments.
+    /// The number of the option's arguments.
     pub takes: usize,
-    /// The meaning of its arguments.
+    /// The meaning of the option's arguments.
     pub role: Role,
 }
 
@@ -55,7 +54,7 @@ pub(crate) const fn role(name: &'static str, role: Role) -> Word {
 /// The options of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Grammar {
-    /// The first argument that may be an option.
+    /// The index of the first argument that may be an option.
     pub from: usize,
     /// The options.
     pub words: &'static [Word],
@@ -71,7 +70,7 @@ pub(crate) struct Found {
 }
 
 impl Grammar {
-    /// Returns the options of a request in their order.
+    /// Returns the options of a request, in the order of the request.
     pub(crate) fn walk<'a>(&self, args: &Args<'a>) -> impl Iterator<Item = Found> + use<'a> {
         let (args, words) = (*args, self.words);
         let mut next = self.from;
@@ -95,12 +94,12 @@ impl Grammar {
         })
     }
 
-    /// Returns the place of the argument of the last option that has a role.
+    /// Finds the last option that has this role. Returns the index of its argument.
     pub(crate) fn last(&self, args: &Args<'_>, role: Role) -> Option<usize> {
         self.of(args, role).last()
     }
 
-    /// Returns the places of the arguments of all options that have a role.
+    /// Finds all options that have this role. Returns the indexes of their arguments.
     pub(crate) fn of<'a>(
         &self,
         args: &Args<'a>,
@@ -111,7 +110,7 @@ impl Grammar {
         found.filter_map(move |found| found.word.filter(|word| is(word)).map(|_| found.at + 1))
     }
 
-    /// Returns the places of the keys behind STREAMS: the first half of the arguments behind it.
+    /// Returns the indexes of the keys after STREAMS: the first half of the arguments after the word.
     pub(crate) fn streams(&self, args: &Args<'_>) -> Range<usize> {
         let first = self.last(args, Role::Streams);
         first.map_or(0..0, |first| first..first + (args.len() - first) / 2)

@@ -1,6 +1,6 @@
-//! The description of a command: its name, its arguments, and which arguments are keys.
+//! The description of a command: name, arguments and keys.
 //!
-//! Every family of commands has a table of rows; `table` joins them. A row contains everything that
+//! Every family of commands has a table of rows; `table` joins these tables. A row contains everything that
 //! dispatch, COMMAND, access control and the documentation know about a command.
 
 use super::options::{Grammar, Role};
@@ -23,7 +23,7 @@ pub(crate) mod flag {
     pub(crate) const NO_MULTI: u32 = 16;
     /// Runs at once even within MULTI.
     pub(crate) const IMMEDIATE: u32 = 32;
-    /// For administrators.
+    /// Is for administrators.
     pub(crate) const ADMIN: u32 = 64;
     /// Takes constant time.
     pub(crate) const FAST: u32 = 128;
@@ -31,25 +31,26 @@ pub(crate) mod flag {
     pub(crate) const DENY_OOM: u32 = 256;
     /// May wait for another client.
     pub(crate) const BLOCKING: u32 = 512;
-    /// About channels.
+    /// Uses channels.
     pub(crate) const PUBSUB: u32 = 1024;
-    /// Dangerous: not to be allowed to every user.
+    /// Is dangerous: not every user should be allowed to run it.
     pub(crate) const DANGEROUS: u32 = 2048;
     /// May have to wait for a password to be tried or hashed.
     pub(crate) const PROVES: u32 = 4096;
     /// Runs scripts.
     pub(crate) const SCRIPTS: u32 = 8192;
-    /// Runs outside of transactions, and either shows no data or sets the epoch of its reply
-    /// itself. The replies of other commands outside of transactions rest on every write so far.
+    /// Runs outside of transactions, and either shows no data or sets the epoch of its reply itself. Without this flag,
+    /// the reply of a command outside of transactions depends on every earlier write.
     pub(crate) const APART: u32 = 1 << 14;
 }
 
-/// The arguments that are keys, and so the partitions that a command needs.
+/// The arguments that are keys. They determine the partitions that a command needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
     /// No key.
     None,
-    /// From `first` to `last` (negative: from the end) by `step`, as COMMAND reports it.
+    /// The arguments from `first` to `last`, `step` apart. A negative `last` counts from the end. COMMAND
+    /// reports these three numbers.
     Range { first: usize, last: i8, step: usize },
     /// Argument `at` is the number of keys that follow it. With `dest` the first argument is a key,
     /// too.
@@ -59,15 +60,15 @@ pub(crate) enum Keys {
     Sort(&'static Grammar),
     /// The first argument and the target that an option names.
     Stored(&'static Grammar),
-    /// The first half of the arguments behind STREAMS. COMMAND reports that STREAMS is searched
+    /// The first half of the arguments after the word STREAMS. COMMAND reports that clients must search for this word
     /// from argument `from` on.
     Streams {
         grammar: &'static Grammar,
         from: usize,
     },
-    /// The keys of MIGRATE: the third argument or, if that is empty, the arguments behind KEYS.
+    /// The keys of MIGRATE: the third argument, or the arguments after KEYS if the third argument is empty.
     Migrate,
-    /// Any key, and so all partitions.
+    /// Any key. The command needs all partitions.
     All,
 }
 
@@ -77,7 +78,7 @@ pub(crate) const ONE: Keys = Keys::Range {
     last: 1,
     step: 1,
 };
-/// The second argument, behind a subcommand.
+/// The second argument, which follows a subcommand.
 pub(crate) const SECOND: Keys = Keys::Range {
     first: 2,
     last: 2,
@@ -106,14 +107,14 @@ pub(crate) const PAIRS: Keys = Keys::Range {
 pub(crate) struct Command {
     /// The name in lower case.
     pub name: &'static str,
-    /// The number of arguments, the name included; negative: the least number.
+    /// The number of arguments, including the name. A negative value gives the least number of arguments.
     pub arity: i8,
     /// The flags: see [`flag`].
     pub flags: u32,
     /// The arguments that are keys.
     pub keys: Keys,
-    /// The second words that the command knows, each with its arity, which counts both words. If
-    /// the list is empty, the command takes any second word.
+    /// The known second words, each with an arity. The arity counts the command's two words. If the list is empty, the
+    /// command takes any second word.
     pub words: &'static [(&'static str, i8)],
     /// The function that runs the command.
     pub run: Run,
@@ -151,7 +152,7 @@ pub(crate) const fn plain(name: &'static str, arity: i8, flags: u32, run: PlainF
     }
 }
 
-/// Returns a command whose second word says what it does.
+/// Returns a command with these second words. The second word selects the action.
 pub(crate) const fn family(
     name: &'static str,
     arity: i8,
@@ -192,7 +193,7 @@ impl Command {
             .position(|(known, _)| word.eq_ignore_ascii_case(known.as_bytes()))
     }
 
-    /// Returns the name, with the second word if that is known.
+    /// Returns the command's name, with the request's second word if the command knows that word.
     pub(crate) fn full_name(&self, args: &Args<'_>) -> String {
         match self.word_at(args) {
             Some(at) => format!("{}|{}", self.name, self.words[at].0),
@@ -200,12 +201,12 @@ impl Command {
         }
     }
 
-    /// Returns whether it has all of `flags`.
+    /// Returns whether the command has all of `flags`.
     pub(crate) fn has(&self, flags: u32) -> bool {
         self.flags & flags == flags
     }
 
-    /// Returns whether it accepts a second word. A command without subcommands accepts any.
+    /// Returns whether the command accepts this second word. A command without subcommands accepts any word.
     pub(crate) fn has_word(&self, word: &[u8]) -> bool {
         let same = |(known, _): &(&str, i8)| word.eq_ignore_ascii_case(known.as_bytes());
         self.words.is_empty() || self.words.iter().any(same)
@@ -251,15 +252,14 @@ impl Command {
     }
 }
 
-/// The places of a request's keys. The iterator is written by hand for speed, because every request
-/// runs it twice.
+/// An iterator over the indexes of a request's keys. Every request uses it twice, so it is written by hand for speed.
 struct Places {
-    /// True if the first argument is a key. It then comes before the other keys.
+    /// True if the first argument is a key. This key comes before all other keys.
     dest: bool,
     first: usize,
     end: usize,
     step: usize,
-    /// The place of one more key, behind the others.
+    /// The index of one more key, which comes after all others.
     more: Option<usize>,
 }
 

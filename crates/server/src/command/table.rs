@@ -2,7 +2,7 @@
 
 use super::spec::Command;
 
-/// The families.
+/// The tables of all families.
 static FAMILIES: &[&[Command]] = &[
     super::absent::COMMANDS,
     super::server::acl::COMMANDS,

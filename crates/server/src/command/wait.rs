@@ -1,4 +1,4 @@
-//! Serves clients that wait for a key, and ends the wait of clients whose time is over.
+//! Serves clients that wait for a key, and ends waits after the deadline.
 
 use super::data::Outcome;
 use super::dispatch::{add_partitions, failed, hush, told_by};
@@ -24,9 +24,8 @@ enum Try {
     Gone,
 }
 
-/// Runs the commands of all clients that wait for keys that have changed. A command that is served
-/// may change keys that other clients wait for. During CLIENT PAUSE all clients continue to wait,
-/// because serving a client may write.
+/// Runs the commands of the clients that wait for changed keys. Serving a client may change keys that other clients
+/// wait for. During CLIENT PAUSE all clients continue to wait, because serving a client may write.
 pub(crate) fn serve(state: &mut State) {
     if state.pause.until().is_some() {
         return;
@@ -43,7 +42,7 @@ pub(crate) fn serve(state: &mut State) {
     }
 }
 
-/// Ends the wait of the clients that stop waiting when this key is gone or has another type.
+/// Ends the wait of the clients that stop waiting when this key is gone or its type changes.
 fn end_with(state: &mut State, database: u8, key: &[u8]) {
     let Some(mut next) = state.blocking.next_ending(database, key) else {
         return;
@@ -68,7 +67,7 @@ fn end_with(state: &mut State, database: u8, key: &[u8]) {
     }
 }
 
-/// Ends the wait of a client because of the value of its key as of `epoch`.
+/// Ends a client's wait because of the value of `key`. The reply depends on `epoch`.
 fn end(state: &mut State, waiter: &Waiter, key: &[u8], epoch: Epoch) {
     let index = waiter.seat.index;
     if let Some(mut connection) = state.connections.take(index) {
@@ -85,7 +84,7 @@ fn end(state: &mut State, waiter: &Waiter, key: &[u8], epoch: Epoch) {
 }
 
 fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
-    // The cost of taking a client out of the queues grows with its keys. So this key is checked
+    // The cost of taking a client out of the queues grows with the number of its keys. So this key is checked
     // first: it must have something for the client.
     let Some(waiter) = state.blocking.get(id) else {
         return Try::Passed;
@@ -114,8 +113,7 @@ fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
         attempt(state, &mut connection, &waiter, key)
     };
     state.connections.put(index, connection);
-    // The client is back among the connections only now. So it can receive messages about its own
-    // changes.
+    // The client must be back among the connections, so that it can receive messages about its own changes.
     if let Some((outcome, epoch)) = outcome {
         outcome.settle(state, epoch);
     }
@@ -127,8 +125,8 @@ fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
     tried
 }
 
-/// Returns the shape of a key's value now, and the epoch that this shape rests on; `None` if the
-/// database cannot be read.
+/// Returns the shape of a key's current value, and the epoch that this shape depends on; `None` if the database
+/// cannot be read.
 fn look(state: &State, database: u8, key: &[u8]) -> Option<(Option<Option<Shape>>, Epoch)> {
     let db = state.db()?;
     let partitions = std::iter::once(db.partition_of(key)).collect();
@@ -156,8 +154,8 @@ fn denied(state: &mut State, connection: &mut Connection, waiter: &Waiter, key: 
     true
 }
 
-/// Runs the command of a client that waits. If the client was served, also returns the outcome to
-/// settle, and its epoch.
+/// Runs the command of a client that waits. If the client was served, also returns the command's outcome and
+/// epoch. The caller must then settle the outcome.
 fn attempt(
     state: &mut State,
     connection: &mut Connection,
@@ -219,7 +217,7 @@ fn attempt(
     (Try::Served, outcome)
 }
 
-/// Seals the reply of a client that waits no longer, and lets it continue.
+/// Seals the reply of a client that waits no longer, and lets the client continue.
 pub(crate) fn answer(state: &mut State, connection: &mut Connection, start: usize, told: Told) {
     // A command that has waited has put no pushes among its replies.
     debug_assert!(
@@ -244,15 +242,15 @@ fn shape_of(tx: &Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Option<Sha
     }))
 }
 
-/// Ends the wait of clients whose time is over. Their replies say that nothing was found.
+/// Ends the waits of the clients whose deadlines have passed. Their replies say that nothing was found.
 pub(crate) fn expire(state: &mut State, now: Instant) {
     while let Some(waiter) = state.blocking.next_late(now) {
         release(state, &waiter, None);
     }
 }
 
-/// CLIENT UNBLOCK: ends the wait of a client, as if its time were over or with an error. Returns
-/// whether the client was waiting.
+/// Ends a client's wait on behalf of CLIENT UNBLOCK. Replies with `error`, or as after the deadline if `error` is
+/// `None`. Returns whether the client was waiting.
 pub(crate) fn unblock(state: &mut State, id: u64, error: Option<&str>) -> bool {
     match state.blocking.take(id) {
         Some(waiter) => {
@@ -274,7 +272,7 @@ fn release_as(state: &mut State, waiter: &Waiter, told: Told, error: Option<&str
     });
 }
 
-/// Answers a client that waits no longer, if it is still connected.
+/// Answers a client that waits no longer, if the client is still connected.
 pub(crate) fn answer_blocked(
     state: &mut State,
     seat: Seat,

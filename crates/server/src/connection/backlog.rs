@@ -1,15 +1,18 @@
-//! Requests that are read and not run, and clients that wait for the server while the server waits for
-//! them.
+//! Requests that are read but not run, and mutual waits between a client and the server.
 //!
-//! A client may write any number of requests before it reads a reply. Its requests are stored unchanged
-//! while its replies pile up, or while it waits for another client, for the log or for the end of a pause.
-//! They count as its buffers, whose bounds are `client-query-buffer-limit` for one client and
-//! `maxmemory-clients` for all.
+//! A client may write any number of requests before it reads a reply. Requests are stored unchanged while the client's
+//! replies pile up. They are also stored while the client waits for another client, the log, or the end of a pause. The
+//! stored requests count as the client's buffers. Buffers are bounded by `client-query-buffer-limit` for one client and
+//! by `maxmemory-clients` for all clients.
 //!
-//! The server does not read three kinds of clients. The first are strangers with too many unread replies. The
-//! second are to be closed once they have read their last replies. The third must wait while another client's
-//! request is read. If such a client does not read its replies either, both sides wait for each other. The loop
-//! looks once a second. It disconnects a client that waits like this at [`LOOKS_MAX`] looks in a row.
+//! The server does not read three kinds of clients:
+//!
+//! * Clients that have not authenticated and have too many unread replies.
+//! * Clients that are closed as soon as they have read their last replies.
+//! * Clients with large buffers, if all buffers together are near the limit and another client is chosen for reading.
+//!
+//! If such a client does not read its replies, the client and the server wait for each other. The loop checks once a
+//! second for this mutual wait. After [`LOOKS_MAX`] consecutive checks that find it, the loop disconnects the client.
 
 use std::io::{self, ErrorKind};
 
@@ -18,8 +21,9 @@ use crate::command::After;
 use crate::session::Session;
 use crate::state::State;
 
-/// The number of looks in a row after which a client is disconnected. 27 looks, 1.0 to 1.1 s apart, take
-/// less than 30 s. Looks are counted, not time, because time also passes while this process is stopped.
+/// The number of consecutive checks that must find a mutual wait before the client is disconnected. 27 checks, 1.0 to
+/// 1.1 s apart, take less than 30 s. The checks are counted, not the time, because time also passes while this process
+/// is stopped.
 pub(crate) const LOOKS_MAX: u32 = 27;
 
 impl Connection {
@@ -28,7 +32,7 @@ impl Connection {
         self.session.authenticated && !self.closing && !self.doomed && !self.ended
     }
 
-    /// Returns whether its requests wait only because it has left replies unread.
+    /// Returns whether the client's requests wait only because the client has left replies unread.
     pub(crate) fn is_choked(&self, state: &State) -> bool {
         let waits = self.blocked || self.postponed || self.closing;
         !waits && !self.open(state)
@@ -49,7 +53,7 @@ impl Connection {
         buffer: &[u8],
     ) -> Result<(), ()> {
         match read {
-            // The next read sees the end again, when all requests before it have run.
+            // The next read sees the end of the input again, once all requests before it have run.
             Ok(0) => self.ended = true,
             Ok(bytes) => {
                 self.note_read(bytes, buffer.len());
@@ -66,7 +70,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Disconnects a client whose waiting requests take more memory than one client is allowed.
+    /// Disconnects a client if the waiting requests take more memory than one client may use.
     #[cold]
     pub(super) fn end_backlog(&mut self, state: &mut State) {
         let (who, bytes) = (self.session.who(), self.input.len());
@@ -80,8 +84,8 @@ impl Connection {
         self.unaccount(state);
     }
 
-    /// Counts one look of the loop at this client. Returns whether the client and the server have waited for
-    /// each other for too long: the client does not take the replies, and the server does not read the client.
+    /// Checks once for a mutual wait: the client does not read its replies, and the server does not read the client.
+    /// Returns whether [`LOOKS_MAX`] consecutive checks have found this.
     pub(crate) fn is_stuck(&mut self, state: &State) -> bool {
         let unread = self.readable && !self.ready(state);
         match self.full && (self.closing || self.ended || unread) {
@@ -91,7 +95,7 @@ impl Connection {
         self.stuck >= LOOKS_MAX
     }
 
-    /// Notes that the socket, which was full, has room again: the client has read something.
+    /// Notes that a full socket has room again: the client has read something.
     pub(crate) fn has_taken(&mut self) {
         (self.full, self.stuck) = (false, 0);
     }

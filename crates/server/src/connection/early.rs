@@ -1,16 +1,15 @@
-//! Early reads: a few connections that are ready are read before the first of them runs.
+//! Early reads: a few ready connections are read before the first connection runs.
 //!
-//! A client that sends one request at a time gives nothing to look ahead at, but many such clients together do.
-//! Their requests are parsed before the first one runs, and their keys are fetched together (see
-//! [`ahead`](crate::ahead)). The order of the connections' turns is unchanged. Each connection runs its early
-//! bytes in its turn.
+//! A client that sends one request at a time offers no later keys to fetch ahead. But many of these clients together
+//! offer many requests. These requests are parsed before the first one runs, and their keys are fetched together (see
+//! [`ahead`](crate::ahead)). The order of the connections' turns is unchanged. A connection's early bytes run in the
+//! connection's turn.
 //!
 //! # Invariants
-//! * Bytes that were read early lie in a buffer that only early reads use, until the connection's turn.
-//!   That turn comes before the next group is read, or else the connection keeps a copy
-//!   ([`Connection::keep_early`]).
-//! * A connection is read early only if its turn would begin with the same read: it has no input left, and
-//!   nothing forbids it to run. In its turn the loop checks again whether it may run.
+//! * Until the connection's turn, its early bytes lie only in the buffer for early reads. That turn comes before the
+//!   next group is read, or else the connection keeps a copy ([`Connection::keep_early`]).
+//! * A connection is read early only if the turn would begin with that read: the connection has no input left, and
+//!   nothing forbids it to run. In the connection's turn the loop checks again whether the connection may run.
 
 use std::io;
 
@@ -21,10 +20,10 @@ use crate::resp::parse::Args;
 use crate::session::Session;
 use crate::state::State;
 
-/// The most connections that are read before the first of them runs.
+/// The maximum number of connections read before the first connection runs.
 pub(crate) const EARLY_READS: usize = 8;
 
-/// The most bytes that an early read takes.
+/// The maximum number of bytes that an early read takes.
 pub(crate) const EARLY_BYTES: usize = 16 * 1024;
 
 /// The buffer of early reads, with a window for each connection of a group.
@@ -44,7 +43,7 @@ impl EarlyBuffer {
 /// The result of an early read.
 #[derive(Debug)]
 pub(super) struct Early {
-    /// The window that holds the bytes.
+    /// The index of the window that holds the bytes.
     turn: usize,
     read: io::Result<usize>,
 }
@@ -58,8 +57,8 @@ impl Early {
     }
 }
 
-/// Reads those connections of `group` that may be read early, and fetches the keys of their requests. The turns
-/// of the group's connections come next.
+/// Reads the connections of `group` that may be read early, and fetches the requests' keys. The turns of the group's
+/// connections come next.
 pub(crate) fn read_group(state: &mut State, group: &[usize], buffer: &mut EarlyBuffer) {
     debug_assert!(group.len() <= EARLY_READS, "each has its window");
     if group.len() < 2 {
@@ -83,14 +82,14 @@ pub(crate) fn read_group(state: &mut State, group: &[usize], buffer: &mut EarlyB
 }
 
 impl Connection {
-    /// Returns whether it may be read before its turn.
+    /// Returns whether the connection may be read before its turn.
     fn may_read_early(&self, state: &State) -> bool {
         let plain = self.session.authenticated && self.stream.short_read_empties();
         let rests = self.paused || self.heavy || !self.input.is_empty() || self.early.is_some();
         plain && !rests && self.open(state) && self.ready(state)
     }
 
-    /// Reads into the window of its turn, and parses the bytes.
+    /// Reads bytes into `window`, and parses them. `turn` is the number of this window in the buffer for early reads.
     fn read_early(&mut self, state: &State, window: &mut [u8], turn: usize) {
         debug_assert!(self.may_read_early(state), "its turn begins with a read");
         let read = self.read_once(window);
@@ -102,8 +101,8 @@ impl Connection {
         self.early = Some(Early { turn, read });
     }
 
-    /// Returns the request that was read early, if there is exactly one. The keys of a pipeline are fetched
-    /// when its turn comes.
+    /// Returns the request from the early read, if there is exactly one. The keys of a pipeline are fetched when the
+    /// connection's turn comes.
     fn lone_early<'a>(&'a self, buffer: &'a EarlyBuffer) -> Option<(&'a Session, Args<'a>)> {
         let bytes = self.early.as_ref()?.bytes(buffer);
         if bytes.is_empty() || !self.parser.begins() {
@@ -114,7 +113,7 @@ impl Connection {
         requests.next().is_none().then_some((&self.session, first))
     }
 
-    /// Runs the bytes that were read early.
+    /// Runs the early bytes.
     pub(super) fn take_early(
         &mut self,
         state: &mut State,
@@ -128,7 +127,7 @@ impl Connection {
         self.take_read(state, early.read, buffer.window(early.turn), false)
     }
 
-    /// Copies the bytes that were read early, for a turn that comes later.
+    /// Copies the early bytes for a later turn.
     pub(crate) fn keep_early(&mut self, state: &mut State, buffer: &EarlyBuffer) {
         if let Some(early) = self.early.take() {
             self.keep(state, &early, buffer);
@@ -163,7 +162,7 @@ mod tests {
     use crate::state::Stage;
     use crate::testbed::{self, Testbed};
 
-    /// Bytes that were read early from a client do not run if another client disconnects it in an earlier turn.
+    /// Checks that requests read early from a client do not run if another client disconnects it before its turn.
     #[test]
     fn what_was_read_early_does_not_run_when_an_earlier_turn_forbids_it() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -1,11 +1,11 @@
-//! Bytes that a client has sent and that are not run yet.
+//! Bytes from a client that have not run yet.
 //!
-//! They are the start of an unfinished request, or whole requests that may not run yet. A request may not run
-//! while its client leaves replies unread, or waits for another client or for the log.
+//! They are the start of an unfinished request, or whole requests that may not run yet. A request may not run while the
+//! client leaves replies unread, or waits for the log or another client.
 //!
 //! Invariant: `begin <= bytes.len()`, and `begin` is 0 if nothing is left.
 
-/// A buffer whose bytes are consumed from the front, without moving the remaining bytes each time.
+/// A buffer that is consumed from the front without moving the remaining bytes each time.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
     bytes: Vec<u8>,
@@ -13,7 +13,7 @@ pub(crate) struct Input {
     begin: usize,
 }
 
-/// The most bytes of an emptied buffer that is kept. A larger one is freed.
+/// An emptied buffer of at most this many bytes is kept. A larger buffer is freed.
 const KEEP_BYTES_MAX: usize = 64 * 1024;
 
 impl Input {
@@ -37,8 +37,7 @@ impl Input {
         self.bytes.capacity()
     }
 
-    /// Appends bytes. If the buffer must grow, it gets room for `wanted` bytes in all, or for these bytes if
-    /// they need more.
+    /// Appends `bytes`. If the buffer must grow, its capacity becomes `wanted`, or more if `bytes` needs more.
     pub(super) fn push(&mut self, bytes: &[u8], wanted: usize) {
         let more = bytes.len();
         if self.bytes.capacity() - self.bytes.len() < more {
@@ -61,7 +60,7 @@ impl Input {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Removes bytes from the front. Each byte is moved once on average, however small the steps are.
+    /// Removes bytes from the front. On average a byte is moved at most once, even if each call removes few bytes.
     pub(super) fn consume(&mut self, bytes: usize) {
         debug_assert!(bytes <= self.len(), "no more is consumed than there is");
         self.begin += bytes;
@@ -79,8 +78,8 @@ impl Input {
         }
     }
 
-    /// Removes the first `to` of the remaining bytes, which end with a request at `from..to`. Returns a buffer
-    /// that contains the request, and the index at which the request begins in that buffer.
+    /// Removes the first `to` bytes. The last request in them is the range `from..to`. Returns a buffer with this
+    /// request, and the request's start index in that buffer.
     pub(super) fn split(&mut self, from: usize, to: usize) -> (Vec<u8>, usize) {
         debug_assert!(
             from <= to && to <= self.len(),

@@ -6,15 +6,15 @@ use super::Connection;
 use crate::command::After;
 use crate::state::State;
 
-/// The most bytes of a read that begins with a new request.
+/// The maximum number of bytes of one read, unless the rest of a longer request is expected.
 const PIPELINE_BYTES: usize = 32 * 1024;
-/// The most bytes of one read from a stranger.
+/// The maximum number of bytes of one read from a client that has not authenticated.
 const STRANGER_READ_BYTES: usize = 4 * 1024;
 
 impl Connection {
     pub(super) fn read(&mut self, state: &mut State, buffer: &mut [u8]) -> Result<After, ()> {
-        // The rest of a long request is read in long reads. Pipelines are read in short ones, so that no client
-        // waits for thousands of another client's requests.
+        // A read of the rest of a long request may fill the whole buffer. Other reads are short, so that a pipeline
+        // of thousands of requests does not delay the other clients.
         let window = if !self.session.authenticated {
             STRANGER_READ_BYTES.min(buffer.len())
         } else if self.parser.needed() > PIPELINE_BYTES {
@@ -57,8 +57,8 @@ impl Connection {
             Err(_) => return Err(()),
         };
         if read == 0 {
-            // A half-closed peer still gets the replies to its requests. A peer without unsent replies is
-            // closed now, before another client's request is run.
+            // The peer has closed its sending side. If replies are still unsent, the peer gets them first.
+            // Otherwise the connection is closed now, before another client's request runs.
             self.readable = false;
             self.closing = true;
             return match self.replies.unsent() {
@@ -70,8 +70,8 @@ impl Connection {
         Ok(self.take(state, &buffer[..read]))
     }
 
-    /// Notes whether the socket may have more to read. A read shorter than its window has emptied the
-    /// socket; only a hang-up may follow.
+    /// Notes whether the socket may have more to read. A read shorter than `window` has emptied the socket, unless
+    /// the socket speaks TLS. After a hang-up the socket is always read again.
     pub(super) fn note_read(&mut self, read: usize, window: usize) {
         self.readable = read == window || self.hung_up || !self.stream.short_read_empties();
     }

@@ -1,10 +1,11 @@
 //! Tests access control by its effects: clients of a user who may use only some keys send every kind of
 //! request.
 //!
-//! The user may use keys that begin with `a:`, read those of `r:` and write those of `w:`. An administrator
-//! fills and changes keys of all types that the user may not access. The user knows the names of the keys that
-//! begin with `s:`. The names of the other keys must stay hidden too. Requests are made from templates with any
-//! number of options in any order, or at random. They are sent alone, in MULTI blocks and in scripts.
+//! The user may read and write keys that begin with `a:`, only read keys of `r:`, and only write keys of `w:`. It
+//! may access no other keys. The user knows the names of keys that begin with `s:`. The names of keys that begin with
+//! `HiddenName` must stay hidden. An administrator fills and changes keys of all types with all these prefixes.
+//! Requests are made from templates with any number of options in any order, or at random. They are sent alone,
+//! in MULTI blocks and in scripts.
 //!
 //! The keys that the user may not write must stay unchanged, and no key may be created outside of `a:` and
 //! `w:`. No reply, push or invalidation contains a hidden value or name. No command accesses a key that it does
@@ -36,24 +37,23 @@ const RULES: &str = "on nopass +@all -@admin -@dangerous +sort +sort_ro +restore
                      -scan ~a:* %R~r:* %W~w:* &a:*";
 /// A word in every value that the user may not read.
 const VALUE: &str = "HiddenValue";
-/// The prefix of keys whose names the user does not know.
+/// The prefix of key names that the user must not learn.
 const NAME: &str = "HiddenName";
-/// The beginning of the message of each failure that is a leak.
+/// The first words of the panic message about a leak.
 const MARK: &str = "what the user does not have";
 /// The number of inputs between two comparisons of values.
 const COMPARED: u64 = 16;
-/// The number of inputs that a failure shows.
+/// The number of newest inputs that a failure shows.
 const SHOWN: usize = 48;
 /// The number of inputs that one server gets.
 const INPUTS_PER_SERVER: u64 = 4000;
-/// The administrator's client; the others are the user's.
+/// The index of the administrator's client. The other clients are the user's.
 const ROOT: usize = 0;
 
-/// The types: strings, lists, hashes, sets, sorted sets, places and streams.
+/// The types: strings, lists, hashes, sets, sorted sets, geo data and streams.
 const TYPES: &[u8] = b"slhezgx";
 
-/// Requests that may name several target keys, of which the command uses one. Each `T` becomes a target, or
-/// nothing.
+/// Requests that may name several target keys. The command uses only one target. Each `T` becomes a target, or nothing.
 const TARGETS: &str = "GEORADIUS K 13.36 38.11 100 km T O T|GEORADIUSBYMEMBER K 1 100 km T T O|SORT K T O T\
     |SORT K O T T|XREADGROUP COUNT 1 GROUP STREAMS STREAMS O STREAMS K K > >";
 
@@ -74,13 +74,13 @@ const TEMPLATES: &str = "GEORADIUS K 13.36 38.11 100 km O O O|GEORADIUSBYMEMBER 
     |BITFIELD K GET u8 0 O|SETRANGE K N N|INCR K|LPUSH K N|SADD K N|ZADD K N N|HSET K N N|XADD K N-1 f N\
     |GEOADD K 13.36 38.11 N|LRANGE K 0 -1|HGETALL K|SMEMBERS K|ZRANGE K 0 -1 O|GET K|STRLEN K|TYPE K";
 
-/// Options of some command, which may be wrong for the current one.
+/// Options of various commands. A request may get options that its own command does not have.
 const OPTIONS: &str = "STORE K|STOREDIST K|STORE STORE|STOREDIST STORE|STORE|COUNT N|COUNT STORE|ANY|WITHDIST|ASC|DESC\
     |ALPHA|BY s:s*|BY nosort|BY s:h*->f|GET s:s*|GET #|GET s:h*->f|LIMIT 0 2|LIMIT STORE K|REPLACE|DB 1|DB 0\
     |BLOCK 1|NOACK|GROUP g c|STREAMS K|WEIGHTS 1 2|AGGREGATE MAX|WITHSCORES|KEYS K|GET|EX 10|KEEPTTL|NX|XX\
     |MKSTREAM|SAMPLES N|REV|BYSCORE|nonsense|K";
 
-/// Requests that change the state in which later requests run.
+/// Requests that change the state for later requests.
 const OFTEN: &str = "MULTI|EXEC|EXEC|DISCARD|HELLO 3|HELLO 3|CLIENT TRACKING ON BCAST|CLIENT TRACKING OFF\
     |CLIENT TRACKING ON|CLIENT TRACKING ON BCAST PREFIX s: PREFIX a: PREFIX H|SELECT 0|SELECT 1|RESET\
     |AUTH default x|CLIENT NO-EVICT on|ACL WHOAMI|ACL LIST|PUBSUB CHANNELS|FUNCTION LIST|INFO|CONFIG GET *\
@@ -100,7 +100,7 @@ struct Limited {
     fuzz: Fuzz,
     user: Arc<User>,
     root: Arc<User>,
-    /// The hidden keys as the administrator last saw them.
+    /// The keys that the user may not write, with the values that the administrator has read last.
     seen: Vec<Vec<u8>>,
     /// The newest inputs.
     recent: VecDeque<Vec<u8>>,
@@ -231,7 +231,8 @@ impl Limited {
         }
     }
 
-    /// Returns a request to a command of the table, with words that have a meaning in some command.
+    /// Returns a request with a random command of the table. Its arguments are keys of type `kind`, and words with a
+    /// meaning in some command.
     fn any(&mut self, kind: u8) -> Words {
         let at = self.fuzz.rng.usize(..self.fuzz.names.len());
         let (name, arity, second) = self.fuzz.names[at].clone();
@@ -350,7 +351,7 @@ impl Limited {
         seen
     }
 
-    /// Lets the administrator do something that changes hidden keys or restores the others.
+    /// Lets the administrator give new values to the keys of one random prefix and one random type.
     fn administer(&mut self, state: &mut State, around: &Testbed) {
         let kind = TYPES[self.fuzz.rng.usize(..TYPES.len())];
         let prefix = ["a", "a", "a", "w", "r", "s", NAME][self.fuzz.rng.usize(..7)];
@@ -360,7 +361,7 @@ impl Limited {
             // the user may only write.
             return;
         }
-        // This comes first, so that a forbidden change does not become part of the expected state.
+        // The comparison comes first; otherwise a forbidden change would become part of the expected state.
         self.compare(state, around);
         if self.fuzz.rng.u8(..4) == 0 {
             self.root(state, around, "SELECT 1");
@@ -433,7 +434,7 @@ impl Limited {
     }
 }
 
-/// Does the loop's work between requests.
+/// Does the work that the event loop does between requests.
 fn turn(state: &mut State, around: &Testbed) {
     land(state);
     state.begin_round();
@@ -520,7 +521,7 @@ fn run(seed: u64, inputs: u64) {
 }
 
 impl Limited {
-    /// Fills both databases, and loads the functions.
+    /// Fills the databases 0 and 1, and loads the functions.
     fn prepare(&mut self, state: &mut State, around: &Testbed) {
         for database in [1, 0] {
             self.root(state, around, "SELECT 0");

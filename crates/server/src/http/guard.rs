@@ -1,11 +1,11 @@
 //! Checks the head of a request before anything is answered.
 //!
-//! A web page can make any browser that reaches this address send requests to it. The page may not
-//! read the answer unless the browser believes that the page and this server are one site. A page
-//! achieves that with a host name whose address it changes to this one (DNS rebinding). `Host` then
-//! contains that name. So a request must name the address that its connection has come to,
-//! `localhost` on a loopback address, or one of `http-hosts`. A request with the `Origin` of
-//! another site is refused as well.
+//! A web page can make a browser send requests to this server, if the browser can reach the server. The page may read
+//! the answer only if the browser believes that the page and this server are one site. A page achieves that by DNS
+//! rebinding: its author makes the page's own host name point to this server's address. `Host` then contains that name.
+//! So the `Host` of a request must be the address at which this server has accepted the connection, or one of
+//! `http-hosts`. On a loopback address it may also be `localhost`. A request is also refused if its `Origin` is another
+//! site.
 //!
 //! A port in `Host` is not compared: a tunnel (`ssh -L`) changes it, and a page gains nothing by a
 //! false port. A port in `http-hosts` is compared.
@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use subtle::ConstantTimeEq;
 
-/// The longest name that is accepted, bytes. DNS allows no longer names.
+/// The maximum length of an accepted name, bytes. DNS has the same maximum.
 const NAME_BYTES_MAX: usize = 253;
 
 /// A host as requests name it.
@@ -96,7 +96,7 @@ impl Name {
 pub(crate) enum Refused {
     /// The head is not valid for a request to this server.
     Malformed(&'static str),
-    /// The request comes from a page of another site, or names another host.
+    /// The request comes from a foreign site's page, or names a foreign host.
     Foreign(&'static str),
     /// The request does not have the password.
     Password,
@@ -153,13 +153,13 @@ impl Guard {
     }
 }
 
-/// Returns the value of a header that is present exactly once.
+/// Returns the value of a header. `None`: the header is missing or occurs more than once.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
     let mut all = headers.get_all(name).iter();
     all.next().filter(|_| all.next().is_none())
 }
 
-/// Returns whether the request has the password, by Basic with any user name or by Bearer.
+/// Returns whether the request has the password, in the scheme Bearer, or in Basic with any user name.
 fn proves(headers: &HeaderMap, password: &[u8; 32]) -> bool {
     let Some(text) = single(headers, &AUTHORIZATION).and_then(|value| value.to_str().ok()) else {
         return false;

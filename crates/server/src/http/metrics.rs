@@ -1,5 +1,5 @@
-//! The figures of INFO in the text format of Prometheus: a line of `metrics.txt` says which field becomes which
-//! metric. Times are in seconds, also those that INFO gives in microseconds.
+//! The figures of INFO in the text format of Prometheus. Each line of `metrics.txt` maps a field to a metric. All times
+//! are in seconds, even if INFO gives microseconds.
 
 use super::{commands, ill};
 use crate::command::server::info::Fields;
@@ -53,7 +53,7 @@ impl Row {
     }
 }
 
-/// Returns the lines of `metrics.txt` behind its header.
+/// Returns the lines of `metrics.txt` after the header. An empty line ends the header.
 fn lines() -> impl Iterator<Item = &'static str> {
     let table = include_str!("metrics.txt").lines();
     table.skip_while(|line| !line.is_empty()).skip(1)

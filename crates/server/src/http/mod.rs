@@ -1,13 +1,12 @@
 //! `/metrics` for Prometheus, `/healthz` for supervisors and a status page for people, on a separate address.
 //!
-//! A separate thread serves them, so that a slow reader costs the database nothing. It gets the
-//! figures from the event loop, which takes the loop a few microseconds, and makes the texts
-//! itself. The thread gets new figures at most ten times a second, however many requests clients
-//! send. The thread holds a few connections at most, each for a limited time. A new connection is
-//! always accepted. If no slot is free, the oldest connection of the address that holds the most is
-//! closed ([`slots`]). So slow or silent readers do not delay others. The figures are those of INFO
-//! ([`crate::command::server::info`]), under other names ([`metrics`]). The figures may show writes
-//! that are not on the disk yet.
+//! A separate thread serves these pages, so that a slow reader costs the database nothing. The thread requests the
+//! figures from the event loop and makes the texts itself. A request costs the loop a few microseconds. The thread gets
+//! new figures at most ten times a second, however many requests clients send. The thread holds a few connections at
+//! most, each for a limited time. A new connection is always accepted. If no slot is free, the address with the most
+//! connections loses its oldest one ([`slots`]). So slow or silent readers do not delay others. The figures are INFO's
+//! figures ([`crate::command::server::info`]) under different names ([`metrics`]). The figures may show writes that are
+//! not on the disk yet.
 //!
 //! Pages of other sites are kept out ([`guard`]). There is no password unless one is set: every
 //! client that reaches the address can read the figures. They hold no keys, no values and no
@@ -44,9 +43,9 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, oneshot};
 
-/// The most connections at a time.
+/// The maximum number of connections at a time.
 const CONNECTIONS_MAX: usize = 32;
-/// The longest life of a connection.
+/// The maximum lifetime of a connection.
 const CONNECTION_SECONDS_MAX: Duration = Duration::from_secs(60);
 /// The longest time to receive a request's head.
 const HEAD_SECONDS_MAX: Duration = Duration::from_secs(5);
@@ -56,10 +55,10 @@ const BUFFER_BYTES_MAX: usize = 16 * 1024;
 const WRONG_PASSWORD_DELAY: Duration = Duration::from_secs(1);
 /// The longest time that the event loop may take to answer.
 const LOOP_SECONDS_MAX: Duration = Duration::from_secs(3);
-/// The greatest age of figures that are used again.
+/// The maximum age of reused figures.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// The thread that serves. It ends when this value is dropped.
+/// The thread that serves the metrics and the status page. It ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Http {
     address: SocketAddr,
@@ -68,7 +67,7 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Binds and serves.
+    /// Binds `address` and starts the thread.
     pub(crate) fn start(
         address: SocketAddr,
         guard: Guard,
@@ -105,7 +104,7 @@ impl Http {
         })
     }
 
-    /// Returns the address on which it listens.
+    /// Returns the address that the thread listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -162,7 +161,7 @@ async fn serve(listener: tokio::net::TcpListener, figures: Arc<Figures>) {
                 let served = tokio::spawn(connection(stream, Arc::clone(&figures)));
                 slots.take(peer.ip(), served.abort_handle());
             }
-            // The process may be out of descriptors, which passes.
+            // The process may be out of descriptors for the moment.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
@@ -181,7 +180,7 @@ async fn connection(stream: TcpStream, figures: Arc<Figures>) {
         .header_read_timeout(HEAD_SECONDS_MAX)
         .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), answers);
-    // A client that breaks off is no error of ours.
+    // A client that disconnects early is not an error.
     let _ = tokio::time::timeout(CONNECTION_SECONDS_MAX, served).await;
 }
 
@@ -198,7 +197,7 @@ async fn answer(
     local: IpAddr,
     figures: &Figures,
 ) -> Response<Full<Bytes>> {
-    // Nothing here takes a body.
+    // No request to this server needs its body.
     let (request, _) = request.into_parts();
     match figures.guard.judge(&request, local) {
         Ok(()) => {}

@@ -1,7 +1,7 @@
-//! The few connections that are served at once.
+//! The connections that the HTTP thread serves at the same time. Their number is limited.
 //!
-//! Invariant: every new connection is accepted. If all slots are taken, the address that holds the
-//! most of them loses its oldest connection.
+//! Invariant: every new connection is accepted. If all slots are taken, the address that holds the most slots
+//! loses its oldest connection.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -3,7 +3,7 @@
 use crate::command::server::info::Fields;
 use serde_json::{Map, Value, json};
 
-/// Fields that the page shows as they are, if they are numbers.
+/// Fields of INFO that the page shows unchanged. A value that is not a number becomes `null`.
 const NUMBERS: &[&str] = &[
     "uptime_in_seconds",
     "connected_clients",

@@ -20,7 +20,7 @@ const STEPS: Steps = Steps {
     long: STEP,
     elements: STEP,
 };
-/// `READER` is the client with the long command, `WRITER` another client.
+/// `READER` is the client with the long command, `WRITER` a second client.
 const READER: usize = 0;
 const WRITER: usize = 1;
 
@@ -102,7 +102,7 @@ impl Bed {
         self.replies(client)
     }
 
-    /// Lets the jobs run to their end, and calls `between` between all steps. Returns the number of steps.
+    /// Lets the jobs run to their end. Calls `between` after each step except the last. Returns the number of steps.
     fn finish(&mut self, mut between: impl FnMut(&mut Bed)) -> usize {
         let mut steps = 0;
         while !self.state.jobs.is_empty() {
@@ -139,7 +139,7 @@ impl Bed {
     }
 }
 
-/// Returns the bulk strings of a reply, sorted.
+/// Returns the lines of a reply, sorted.
 fn sorted(reply: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = reply.split("\r\n").collect();
     lines.sort_unstable();

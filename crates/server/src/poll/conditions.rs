@@ -1,34 +1,34 @@
-//! The changes of the database's state, each reported in the log once, when it happens.
+//! Log lines about changes of the database's state. Each change is logged once, when it happens.
 //!
-//! There are four kinds: writes are refused or resume, work fails or works again, the archive or a node is lost
-//! or back, an alarm begins or ends.
+//! Four kinds of changes are logged. Writes are refused or resume. Work fails or succeeds again. The archive or a
+//! node is lost or is back. An alarm begins or ends.
 
 use super::EventLoop;
 use crate::alarms::{self, Alarm};
 use crate::engine::{Db, Delayed};
 use tracing::Level;
 
-/// The conditions that the log has reported.
+/// The conditions that the operator's log has reported.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Conditions {
     /// True if the log has no room.
     log_full: bool,
-    /// True if a write was refused for lack of space since the last look, even if the log has room again at the
-    /// next look.
+    /// True if a write has been refused for lack of space since the last check of the conditions. The flag stays set
+    /// until the next check, even if the log has room again.
     refused: bool,
     /// The state of the archive's backlog: `none`, `waiting` or `draining`, as in INFO. Empty if there is no
     /// archive.
     backlog: String,
     /// The number of runs that wait for the archive.
     runs: u64,
-    /// The number of runs that have waited and have reached the archive. It shows a backlog that came and went
-    /// between two looks.
+    /// The number of runs that first waited and then reached the archive. If it has grown since the last check, there
+    /// was a backlog, even if no check saw it.
     drained: u64,
     /// The alarm about the archive. `None`: there is no alarm.
     alarm: Option<String>,
 }
 
-/// A line of the log.
+/// A line of the operator's log.
 type Said = (Level, String);
 
 impl Conditions {
@@ -51,7 +51,7 @@ impl Conditions {
         self.refused = true;
     }
 
-    /// Stores the present conditions. Returns log lines about those that have changed.
+    /// Stores the present conditions. Returns log lines about the changed conditions.
     fn replace(&mut self, mut now: Conditions) -> Vec<Said> {
         now.log_full |= self.refused;
         let mut lines = Vec::new();
@@ -96,7 +96,7 @@ impl Conditions {
                 _ => {}
             }
         }
-        // While the archive is away, its alarm names the amount that waits. The amount grows, which is no
+        // While the archive is away, the archive's alarm names the amount that waits. A growing amount is not a
         // change of state.
         let of_archive = |alarm: &Option<String>, is_away: bool| alarm.clone().filter(|_| !is_away);
         let before = of_archive(&self.alarm, self.backlog == "waiting");
@@ -117,12 +117,12 @@ impl Conditions {
     }
 }
 
-/// Returns a text without its figures. Two alarms that differ only in figures are the same alarm.
+/// Returns a text without its digits. Two alarms that differ only in digits are equal.
 fn without_numbers(text: &str) -> String {
     text.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// Returns the lines about work that begins to fail, and about work that no longer does.
+/// Returns the lines about newly failing work, and about work that succeeds again.
 fn changes_of_delays(before: &[Delayed], now: &[Delayed]) -> Vec<Said> {
     let lacks = |list: &[Delayed], work: &str| list.iter().all(|one| one.work != work);
     let begun = now.iter().filter(|one| lacks(before, &one.work));
@@ -135,7 +135,7 @@ fn changes_of_delays(before: &[Delayed], now: &[Delayed]) -> Vec<Said> {
     begun.chain(ended).collect()
 }
 
-/// Returns the lines about alarms that are raised, and about those that end.
+/// Returns the lines about new and ended alarms.
 fn changes_of_alarms(before: &[Alarm], now: &[Alarm]) -> Vec<Said> {
     let lacks = |list: &[Alarm], name: &str| list.iter().all(|one| one.name != name);
     let raised = now.iter().filter(|one| lacks(before, one.name));
@@ -170,7 +170,7 @@ impl EventLoop {
         }
     }
 
-    /// Reports the alarms that no other function here reports.
+    /// Reports the alarms that no other function of this module reports.
     pub(super) fn look_for_alarms(&mut self) {
         let lost = perdura_logging::figures().lost;
         self.state.lost_lines.look(lost, self.state.now);
@@ -180,7 +180,7 @@ impl EventLoop {
         self.state.alarms = now;
     }
 
-    /// Reports work that a failing disk begins to delay, and work that it no longer delays.
+    /// Reports work that a failing disk has begun to delay, and the end of each delay.
     pub(super) fn look_for_delays(&mut self) {
         if let Some(now) = self.state.db().map(Db::delayed) {
             say(changes_of_delays(&self.state.delayed, &now));
@@ -188,11 +188,11 @@ impl EventLoop {
         }
     }
 
-    /// Reports the changes in the view of the log's nodes.
+    /// Reports changes of the mirror's view. The view is the choice of nodes that store the log's blocks.
     pub(super) fn tell_views(&self) {
         for line in self.state.db().map(Db::take_views).unwrap_or_default() {
-            // A line with this ending reports a node that is back. Any other line reports a trouble, or a
-            // change of the rules of acknowledgement.
+            // A line with this ending reports that a node is back. Any other line reports a failure, or a change
+            // of the rules of acknowledgement.
             match line.ends_with("takes blocks") {
                 true => tracing::info!("The log's nodes: {line}"),
                 false => tracing::warn!("The log's nodes: {line}"),

@@ -1,9 +1,9 @@
-//! Connections whose TLS handshake has not ended.
+//! Connections in a TLS handshake.
 //!
-//! The loop reads the client's bytes and writes the answers. Other threads do the cryptography in between
-//! ([`crate::tls::pool`]). There are at most [`HANDSHAKES_MAX`] handshakes; further connections wait in the
-//! system's queue. The oldest handshake that waits for its client is closed for a newcomer if it began at least
-//! [`SLOW`] ago. A handshake that lasts longer than [`HANDSHAKE`] is closed.
+//! The loop reads the client's bytes and writes the answers. The threads of [`crate::tls::pool`] do the cryptography in
+//! between. There are at most [`HANDSHAKES_MAX`] handshakes; further connections wait in the system's queue. At the
+//! limit, a newcomer replaces the oldest handshake that waits for its client, if that handshake began at least [`SLOW`]
+//! ago. A handshake that lasts longer than [`HANDSHAKE`] is closed.
 
 use super::{EventLoop, HEAVY_SHARE};
 use crate::connection::Connection;
@@ -15,9 +15,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The most handshakes at once.
+/// The maximum number of handshakes at a time.
 const HANDSHAKES_MAX: usize = 1000;
-/// The age from which on a handshake that waits for its client may be closed for a newcomer.
+/// The minimum age of a handshake that a newcomer may replace. Only a handshake that waits for its client is replaced.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// A connection in its handshake.
@@ -25,22 +25,22 @@ const SLOW: Duration = Duration::from_secs(1);
 struct Handshake {
     index: usize,
     begun: Instant,
-    /// True if its session is with the threads.
+    /// True if a thread of the pool has the session.
     away: bool,
 }
 
-/// All handshakes, by their clients' ids and so in the order in which the clients came.
+/// All handshakes, by client id. Ids ascend, so the oldest handshake comes first.
 pub(super) struct Handshakes {
     all: BTreeMap<u64, Handshake>,
-    /// The most handshakes at once.
+    /// The maximum number of handshakes at a time.
     most: usize,
     pub(super) pool: Pool,
-    /// True if there was no time to collect all finished steps.
+    /// True if the last round had no time to collect all finished steps.
     pub(super) left: bool,
 }
 
 impl Handshakes {
-    /// Returns an empty set. `wake` is called when there is something to collect.
+    /// Returns an empty set. The threads call `wake` when there is a finished step to collect.
     pub(super) fn new(wake: Arc<dyn Fn() + Send + Sync>) -> Self {
         Handshakes {
             all: BTreeMap::new(),
@@ -50,7 +50,7 @@ impl Handshakes {
         }
     }
 
-    /// Notes that a client has come.
+    /// Starts the thread pool if necessary, and notes the handshake of a new client.
     ///
     /// # Errors
     /// No thread for handshakes can be started.
@@ -62,7 +62,7 @@ impl Handshakes {
         Ok(())
     }
 
-    /// Returns whether no further handshake may begin.
+    /// Returns whether the maximum number of handshakes is reached.
     pub(super) fn is_full(&self) -> bool {
         self.all.len() >= self.most
     }
@@ -72,7 +72,7 @@ impl Handshakes {
         self.all.remove(&id);
     }
 
-    /// Gives the session of a client to the threads, if it has bytes to be worked on.
+    /// Gives a client's session to the threads, if the session has bytes to be processed.
     fn hand_over(&mut self, connection: &mut Connection) {
         let seat = connection.session.seat;
         if let Some(session) = connection.stream.take_step()
@@ -88,15 +88,15 @@ impl Handshakes {
         }
     }
 
-    /// Returns the indices and ids of the handshakes that have lasted too long.
+    /// Returns the indices and ids of the overdue handshakes.
     fn late(&self, now: Instant) -> Vec<(usize, u64)> {
         let late = |one: &Handshake| now.saturating_duration_since(one.begun) >= HANDSHAKE;
         let all = self.all.iter().take_while(|(_, one)| late(one));
         all.map(|(id, one)| (one.index, *id)).collect()
     }
 
-    /// Returns the index and id of the oldest handshake that waits for its client, if it began at least
-    /// [`SLOW`] ago.
+    /// Returns the index and id of the oldest handshake that waits for its client. The handshake must have begun at
+    /// least [`SLOW`] ago.
     fn silent(&self, now: Instant) -> Option<(usize, u64)> {
         let (id, one) = self.all.iter().find(|(_, one)| !one.away)?;
         let is_slow = now.saturating_duration_since(one.begun) >= SLOW;
@@ -105,16 +105,16 @@ impl Handshakes {
 }
 
 impl EventLoop {
-    /// Gives the session of a client that is in its handshake to the threads, if they have something to do
-    /// for it.
+    /// Gives a client's session to the threads, if the client is in its handshake and the session has bytes to be
+    /// processed.
     pub(super) fn hand_over(&mut self, connection: &mut Connection) {
         if connection.stream.handshaking() {
             self.handshakes.hand_over(connection);
         }
     }
 
-    /// Collects sessions that the threads are done with, as far as there is time in the round, and sends
-    /// their answers. Once its handshake has ended, a client's requests are run like those of all others.
+    /// Collects sessions from the threads and sends the answers to the clients. Stops when the round's time for
+    /// handshakes is used up. After the handshake a client is served like all other clients.
     pub(super) fn collect_handshakes(&mut self) {
         self.handshakes.left = false;
         let begin = Instant::now();
@@ -144,7 +144,7 @@ impl EventLoop {
         if !connection.stream.handshaking() {
             self.handshakes.forget(id);
         }
-        // Bytes that arrived while the session was with the threads were announced and not read.
+        // The poller announced bytes that arrived while a thread had the session. They have not been read yet.
         connection.readable = true;
         connection.full = connection.stream.pending();
         if !std::mem::replace(&mut connection.queued, true) {
@@ -153,7 +153,7 @@ impl EventLoop {
         self.state.connections.put(index, connection);
     }
 
-    /// Returns whether another handshake may begin. If there are too many handshakes, closes a slow one first.
+    /// Returns whether one more handshake may begin. If there are too many, first closes the oldest slow one.
     pub(super) fn makes_room_for_handshake(&mut self) -> bool {
         if !self.handshakes.is_full() {
             return true;

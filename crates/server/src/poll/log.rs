@@ -12,17 +12,17 @@ use super::{EventLoop, LOG};
 use crate::engine::{Db, Durability, outcome_unknown};
 use crate::stalled::Listener;
 
-/// The time for which a busy loop lets clients wait before it makes the flusher work in parallel.
+/// The longest time for which a busy loop lets clients wait for the log. After this time the loop wakes the flusher.
 const PATIENCE: Duration = Duration::from_micros(1000);
-/// The time for which a busy loop lets clients with pipelines wait before it begins a write that completes
-/// by itself.
+/// The longest time for which a busy loop lets clients with pipelines wait for the log. After this time the loop begins
+/// a write of the log that completes by itself.
 const PATIENCE_WITH_PIPELINES: Duration = Duration::from_micros(250);
 /// The loop assumes pipelines if at least this many requests have run for each waiting client.
 const PIPELINE: u64 = 4;
 
 impl EventLoop {
-    /// Registers the completions of the log's writes with the poller, if they complete by themselves. They
-    /// then wake the loop.
+    /// Registers the completions of the log's writes with the poller, if the log can write without a thread.
+    /// Completions then wake the loop.
     pub(super) fn hear_completions(&mut self, db: &Db) -> io::Result<()> {
         if let Some(ring) = db.completions() {
             let mut source = SourceFd(&ring.as_raw_fd());
@@ -34,8 +34,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Releases replies that have become durable while the loop serves other clients, and makes the log write
-    /// the waiting records.
+    /// Releases the replies to writes that have become durable since the round began. Makes the log write the waiting
+    /// records.
     pub(super) fn tend_log(&mut self) {
         let Some(db) = self
             .state
@@ -55,7 +55,7 @@ impl EventLoop {
         }
     }
 
-    /// Answers the clients that wait for a log which cannot be written; see [`crate::stalled`].
+    /// Answers waiting clients if the log cannot be written; see [`crate::stalled`].
     pub(super) fn answer_stalled(&mut self) {
         let Some(db) = self.state.db() else {
             return;
@@ -85,17 +85,18 @@ impl EventLoop {
         self.flush_waiting();
     }
 
-    /// Notes that clients wait from `then` on for the durable epoch to advance.
+    /// Notes that the clients' present wait began at `then`. The clients wait until the durable epoch advances.
     pub(super) fn owe_from(&mut self, then: Instant) {
         self.owed_since = then;
         self.owed_from = self.state.stats.commands;
     }
 
-    /// Makes the log write in parallel if the loop is busy and its clients have waited for long. A loop with
-    /// nothing left to run writes the log when it would sleep. If clients send one request at a time, there is
-    /// little to run until they have their replies. The loop will soon be idle then, and writing costs least at
-    /// that time. Pipelines keep the loop busy. Then the kernel writes in parallel, and no thread has to be
-    /// woken.
+    /// Starts a parallel write of the log if the loop is busy and clients have waited for long. An idle loop needs no
+    /// parallel write: it writes the log itself before it sleeps, which costs least.
+    ///
+    /// If clients send one request at a time, the loop will soon be idle, because the clients wait for replies. If
+    /// clients send pipelines, the loop stays busy. The kernel can then write in parallel, without a thread that must
+    /// be woken.
     pub(super) fn keep_log_going(&mut self) {
         let Some(db) = self.state.db() else {
             return;
@@ -146,8 +147,8 @@ impl EventLoop {
         self.disk_waits = disk_waits;
     }
 
-    /// Returns whether clients wait for the log's disk. False only if the log is mirrored on nodes, no waiting
-    /// reply needs the disk, and no client waits in WAITDUR.
+    /// Returns whether clients wait for the log's disk. Returns false only if the log is mirrored on nodes, no
+    /// waiting reply needs the disk, and no client waits in WAITDUR.
     pub(super) fn needs_disk(&self, db: &Db) -> bool {
         self.disk_waits || !self.state.rung_waits.is_empty() || !db.is_mirrored()
     }

@@ -1,17 +1,17 @@
-//! The clients' share of memory (`maxmemory-clients`), which is kept inside `maxmemory`.
+//! The clients' share of memory (`maxmemory-clients`), which is a part of `maxmemory`.
 //!
-//! If data reaches its limit, writes are refused and no client is disconnected. The share is for everything
-//! that clients leave in memory: unfinished requests, requests that wait, queued transactions, and replies and
-//! messages that they do not read.
+//! If data reaches its limit, writes are refused and no client is disconnected. The share limits clients'
+//! buffers, not data. It covers unfinished requests, waiting requests, queued transactions, and unread replies and
+//! messages.
 //!
-//! From three quarters of the share on, clients with large buffers are not read. The only exception is the
-//! client with the largest unfinished request, so that at least one of many uploads finishes. That client stays
-//! chosen until its request is complete. If it is too slow while others wait, it is disconnected. While no
-//! large request is unfinished, all clients are read until the share is full. Then the client with the largest
-//! buffers is disconnected. `CLIENT NO-EVICT ON` spares a client.
+//! While more than three quarters of the share are used, clients with large buffers are not read. The only
+//! exception is the client with the largest unfinished request, so that at least one of many uploads finishes.
+//! That client stays chosen until its request is complete. If it is too slow while others wait, it is
+//! disconnected. If there is no large unfinished request, all clients are read until the share is full. Then the
+//! client with the largest buffers is disconnected. `CLIENT NO-EVICT ON` protects a client from this.
 //!
-//! A large request that was read whole and waits for the server frees its memory once it has run. If the rest
-//! of the chosen request does not fit before that, no large request is read until then.
+//! A large, complete request that waits for the server frees its memory once it has run. If the chosen client's request
+//! fits only after that, no large request is read until the waiting request has run.
 
 use super::{EventLoop, TICK};
 use crate::connection::{Connection, HELD_OFF_BYTES};
@@ -22,26 +22,26 @@ use std::time::{Duration, Instant};
 
 /// The time within which the chosen client must send its next [`progress`] bytes.
 const STALLED: Duration = Duration::from_secs(1);
-/// The fewest bytes that count as progress.
+/// The minimum number of bytes that counts as progress.
 const PROGRESS_BYTES_MIN: u64 = 64 << 10;
 
-/// Returns the bytes that the chosen client must send within [`STALLED`]. At that pace the last quarter of
-/// the share is full after about a minute, however large the share is.
+/// Returns the bytes that the chosen client must send within [`STALLED`]. At that pace the last quarter of the
+/// share fills up in about a minute, for a share of any size.
 fn progress(share: u64) -> u64 {
     PROGRESS_BYTES_MIN.max(share / 256)
 }
 
-/// The client that is read while others must wait, and its progress.
+/// The one client with large buffers that may still send while the share is nearly full, and its progress.
 #[derive(Debug)]
 pub(super) struct Reader {
     id: u64,
-    /// The bytes that it had sent when `waited` was last reset.
+    /// The number of bytes that the client had sent when `waited` was last set to zero.
     received: u64,
-    /// The time for which others have waited for it since that reset.
+    /// The time that other clients have waited for this client since `received` was last set.
     waited: Duration,
-    /// The time of the last look at it.
+    /// The time at which the client's progress was last checked.
     seen: Instant,
-    /// The bytes that it had sent at that look.
+    /// The number of bytes that the client had sent at the last check.
     had: u64,
 }
 
@@ -56,15 +56,15 @@ impl Reader {
         }
     }
 
-    /// Skips a look, because the client waits for its turn to be read. Bytes that it has sent since the last
-    /// look are counted only when they are read.
+    /// Excludes the time since the last check from `waited`. The delay is not the client's fault: the client waits for
+    /// a turn, and its bytes are counted only when they are read.
     fn excuse(&mut self, now: Instant) {
         self.seen = now;
     }
 
-    /// Returns whether the client has kept others waiting for too long. Its time starts anew once it has sent
-    /// [`progress`] bytes; a trickle does not help it. At most two ticks count for one look, because a long
-    /// round of the loop is not the client's fault.
+    /// Returns whether the client has kept others waiting for too long. The waiting time is set to zero if no other
+    /// client waits, or if the client has sent [`progress`] bytes. A few bytes do not reset it. Each check
+    /// adds at most two ticks, because a long round of the loop is not the client's fault.
     fn stalls(&mut self, received: u64, share: u64, others_wait: bool, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.seen).min(TICK * 2);
         debug_assert!(received >= self.had, "what a client has sent only grows");
@@ -81,7 +81,7 @@ impl Reader {
 }
 
 impl EventLoop {
-    /// Returns the bytes that clients' buffers take, and the bytes that they may take.
+    /// Returns the used and the permitted number of bytes in clients' buffers.
     fn client_memory(&self) -> Option<(u64, u64)> {
         let share = self.state.client_share?;
         let used = self.state.db()?.memory().get(MemoryUse::Clients);
@@ -97,7 +97,7 @@ impl EventLoop {
         {}
     }
 
-    /// Disconnects the client with the largest buffers. Returns `false` if all clients are spared.
+    /// Disconnects the client with the largest buffers. Returns `false` if no client may be disconnected.
     fn evict_largest(&mut self, used: u64, share: u64) -> bool {
         let clients = self.state.connections.iter();
         let largest = clients
@@ -107,7 +107,7 @@ impl EventLoop {
         largest.is_some_and(|index| self.evict(index, used, share))
     }
 
-    /// Disconnects a client to free its buffers for the others.
+    /// Disconnects a client to free its buffers for the remaining clients.
     #[cold]
     fn evict(&mut self, index: usize, used: u64, share: u64) -> bool {
         let Some(connection) = self.state.connections.take(index) else {
@@ -124,10 +124,10 @@ impl EventLoop {
         true
     }
 
-    /// Stops reading from clients with large buffers while the share is nearly full, and resumes afterwards.
-    /// The loop calls this once a round.
+    /// Stops reading from clients with large buffers while the share is nearly full, and resumes afterwards. The
+    /// loop calls this once in each round.
     pub(super) fn squeeze(&mut self) {
-        // `squeezed` is cleared in any case: when the limit is lifted, no client may stay unread.
+        // `squeezed` is always cleared: when the limit is lifted, every client must be read again.
         let before = self.state.squeezed.take();
         if let Some((used, share)) = self.client_memory()
             && used > share / 4 * 3
@@ -162,8 +162,9 @@ impl EventLoop {
         stalls.then_some(index)
     }
 
-    /// Picks the client that is read although others are not. If a complete request must run first, picks the
-    /// client of that request. Then no client with large buffers is read.
+    /// Chooses the only client with large buffers whose bytes the loop still reads. If a complete request must run
+    /// first, chooses the client of that request instead. In that case the loop reads from no client with large
+    /// buffers.
     fn choose_reader(&mut self, before: Option<u64>, room: u64) {
         let reader = choose(&self.state, before);
         if let Some(waiting) = awaited(&self.state, reader, room) {
@@ -207,23 +208,23 @@ fn is_large(connection: &Connection) -> bool {
     to_u64(connection.input_held()) > HELD_OFF_BYTES
 }
 
-/// Returns the client with the largest request that was read whole and waits for the server.
+/// Returns the client with the largest complete request that waits for the server.
 fn largest_waiting(state: &State) -> Option<&Connection> {
     let all = state.connections.iter().map(|(_, c)| c);
     all.filter(|c| is_large(c) && c.waits_for_server(state))
         .max_by_key(|c| c.input_held())
 }
 
-/// Returns the client whose request must run before `reader` is read further, because the rest of
-/// `reader`'s request does not fit into the room before that.
+/// Returns the client with the largest waiting request, if the rest of `reader`'s request exceeds `room`. That waiting
+/// request must run first.
 fn awaited<'a>(state: &'a State, reader: Option<&Connection>, room: u64) -> Option<&'a Connection> {
     let fits = reader.is_none_or(|c| to_u64(c.input_wanted()) <= room);
     largest_waiting(state).filter(|_| !fits)
 }
 
-/// Picks the client that is read although others are not: the previous one while its request is unfinished,
-/// else the one with the largest unfinished request, if any is large. A client that waits for the server, or
-/// that must first read its replies, is not picked: its request is not unfinished.
+/// Chooses the client from which the loop reads while other clients must wait. The client `before` stays chosen while
+/// its request is unfinished. Otherwise the client with the largest unfinished request is chosen, if any is large. A
+/// client is not chosen if it waits for the server, must first read its replies, or has `CLIENT NO-EVICT ON`.
 fn choose(state: &State, before: Option<u64>) -> Option<&Connection> {
     let all = state.connections.iter().map(|(_, c)| c);
     let waits = |c: &Connection| c.postponed || c.blocked || c.is_choked(state);

@@ -26,13 +26,14 @@ impl EventLoop {
         }
     }
 
-    /// Does what the message of another thread asks for.
+    /// Carries out a message from a thread.
     pub(super) fn handle(&mut self, message: Message) -> Result<(), ServeError> {
         match message {
             Message::Opened(Ok(db)) => self.opened(db)?,
             Message::Opened(Err(error)) => return Err(error.into()),
             Message::Stop { checkpoint } => self.stop(Ending::Asked { checkpoint }),
-            // The figures include the keys of all partitions, some of which the command beside the loop holds.
+            // The figures include the keys of all partitions. The command beside the loop holds some of these
+            // partitions.
             Message::Figures(sender) if self.state.beside.is_busy() => {
                 self.state.beside.keep_figures(sender);
             }
@@ -41,8 +42,8 @@ impl EventLoop {
             Message::Proved(proved) => self.state.proved(&proved),
             Message::Expired { keys, epoch } => {
                 self.state.tell_expired(keys, epoch);
-                // While a command runs beside the loop, clients that wait for these keys are not served: it may
-                // hold the latches. They are served when it lands.
+                // The command beside the loop may hold the latches of these keys. So clients that wait for the
+                // keys are served only when that command has ended.
                 if !self.state.beside.is_busy() {
                     serve(&mut self.state);
                 }
@@ -117,8 +118,8 @@ impl EventLoop {
     }
 }
 
-/// Returns log lines about log streams whose files are in memory. Returns none at the durability `mem`, at
-/// which replies do not wait for a disk.
+/// Returns log lines about log streams with files in memory. Returns none at the durability `mem`, because replies then
+/// do not wait for a disk.
 fn in_memory_lines(db: &Db, durability: Durability) -> Vec<String> {
     if durability == Durability::Mem {
         return Vec::new();
@@ -136,7 +137,8 @@ fn in_memory_lines(db: &Db, durability: Durability) -> Vec<String> {
     named.map(line).collect()
 }
 
-/// Returns a log line for each log stream: the way in which its writes become durable, and the reason.
+/// Returns a log line for each log stream. The line names the kind of write that makes the stream durable, and the
+/// reason for choosing that kind.
 fn log_io_lines(db: &Db) -> Vec<String> {
     let ways = db.log_ways();
     let several = ways.len() > 1;

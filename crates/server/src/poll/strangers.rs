@@ -1,24 +1,24 @@
 //! Room for newcomers: the limit for all clients, and the limit for clients that have not authenticated.
 //!
-//! A stranger can open connections and say nothing. So if a password is needed, connections that have not
-//! authenticated have their own bound. They cannot keep a newcomer out: if there is no place, the client that
-//! has waited longest to authenticate is closed.
+//! A client can open connections and send nothing. So if a password is needed, connections that have not authenticated
+//! have a separate limit. Such connections cannot keep a newcomer out. If there is no room for the newcomer, the server
+//! closes the client that has been unauthenticated for the longest time.
 
 use super::EventLoop;
 use crate::pubsub::Seat;
 use std::time::{Duration, Instant};
 
-/// The time after which a client that has not authenticated may be closed for a newcomer.
+/// The minimum age of an unauthenticated client that a newcomer may replace.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl EventLoop {
-    /// Returns whether one more client may come. If no place is left, closes the client that has waited
-    /// longest to authenticate.
+    /// Returns whether one more client may connect. If there is no room, first tries to close the client that has been
+    /// unauthenticated for the longest time.
     pub(super) fn has_place(&mut self) -> bool {
         let options = &self.state.options;
         let (all, strangers) = (options.maxclients, options.maxclients_unauthenticated);
         let is_full = self.state.connections.count() >= all;
-        // Newcomers are strangers, unless no password is needed.
+        // A newcomer has not authenticated, unless no password is needed.
         let is_crowded = !self.state.acl.open() && self.state.strangers.len() >= strangers;
         if !is_full && !is_crowded {
             return true;
@@ -37,7 +37,7 @@ impl EventLoop {
         self.state.strangers.push_back(seat);
     }
 
-    /// Forgets the clients that have authenticated or have gone.
+    /// Forgets the authenticated clients and the closed clients.
     fn forget_known(&mut self) {
         let connections = &self.state.connections;
         self.state.strangers.retain(|seat| {
@@ -46,8 +46,8 @@ impl EventLoop {
         });
     }
 
-    /// Closes the client that has waited longest to authenticate, for [`GRACE`] at least, and whose password is
-    /// not being checked. Returns whether there was such a client.
+    /// Closes the client that has been unauthenticated for the longest time, if this time is at least [`GRACE`].
+    /// Clients with a password check in progress are not closed. Returns whether there was a client to close.
     fn close_stranger(&mut self) -> bool {
         let now = Instant::now();
         let connections = &self.state.connections;

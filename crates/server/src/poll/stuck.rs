@@ -1,10 +1,12 @@
-//! Ends the wait of a client and the server for each other: see [`crate::connection::backlog`].
+//! Disconnects clients that wait for the server while the server waits for them: see
+//! [`crate::connection::backlog`].
 
 use super::EventLoop;
 
 impl EventLoop {
-    /// Looks for clients that do not take their replies while the server does not read them. Disconnects a
-    /// client that was found like this at too many looks in a row. The loop calls this about once a second.
+    /// Looks for clients in a mutual wait: the client does not read replies, and the server does not read the client's
+    /// requests. Disconnects a client that too many checks in a row have found in this state. The loop calls this about
+    /// once a second.
     pub(super) fn end_mutual_waits(&mut self) {
         let mut stuck = Vec::new();
         for at in 0..self.state.connections.places() {

@@ -5,11 +5,11 @@ use crate::connection::early::{EARLY_READS, read_group};
 use std::time::Instant;
 
 impl EventLoop {
-    /// Gives each of these connections its turn, or puts it behind the others. After each group it checks
-    /// whether a write of the log has completed.
+    /// Gives each ready connection a turn, or defers it. After each group of connections the loop checks whether a
+    /// write of the log has completed.
     pub(super) fn run_ready(&mut self, ready: &[usize]) {
         for group in ready.chunks(EARLY_READS) {
-            // A late round defers its connections, so bytes that are read early would only be copied.
+            // A late round defers its connections, so reading their bytes early would only copy them once more.
             if self.takes_requests() && !self.is_late() {
                 read_group(&mut self.state, group, &mut self.early);
             }
@@ -20,13 +20,13 @@ impl EventLoop {
         }
     }
 
-    /// Returns whether the round has no time for more turns. The duration of a turn is known only after it, and
-    /// any connection may take long.
+    /// Returns whether the round has no time for more turns. It is checked before each turn, because a turn's
+    /// duration is known only afterwards.
     fn is_late(&self) -> bool {
         self.state.clock > self.state.now + LIGHT_SHARE
     }
 
-    /// Runs a connection, or puts it behind the others.
+    /// Runs a connection, or puts it into the queue `heavy`.
     fn take_turn(&mut self, index: usize) {
         let late = self.is_late();
         match self.state.connections.take(index) {
@@ -44,9 +44,9 @@ impl EventLoop {
         }
     }
 
-    /// Runs the connections whose last turn took long, and those for which the round had no time, behind all
-    /// others. It runs at least one, and as many as fit into their share of the round: the time that the other
-    /// connections took, or a little more. The remaining ones run in the next rounds.
+    /// Runs connections of the queue `heavy`, after all other connections. Runs at least one, and then more until a
+    /// time limit. The limit is the time that the round's light connections took, but at least [`HEAVY_SHARE`] and at
+    /// most [`LIGHT_SHARE`]. The remaining connections run in the next rounds.
     pub(super) fn advance_heavy(&mut self) {
         if self.heavy.is_empty() {
             return;
@@ -61,8 +61,8 @@ impl EventLoop {
         }
     }
 
-    /// Lets commands that run in steps take one step each, as far as that fits into their share of the round.
-    /// The remaining commands come first in the next round.
+    /// Lets each command that runs in steps take one step. Stops when the round's time for these commands is used. The
+    /// remaining commands come first in the next round.
     pub(super) fn advance_jobs(&mut self) {
         if self.state.jobs.is_empty() {
             return;

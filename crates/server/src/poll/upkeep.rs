@@ -1,4 +1,4 @@
-//! The loop's upkeep: it lets newcomers in or turns them away, closes idle clients, and takes figures.
+//! The loop's upkeep: it accepts or rejects newcomers, closes idle clients, and computes rates.
 
 use super::{CONNECTIONS, EventLoop, TICK};
 use crate::connection::Connection;
@@ -9,9 +9,9 @@ use mio::Token;
 use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
 
-/// The time without a request after which a client's empty buffers are freed.
+/// The time for which a client must be idle before its empty buffers are freed.
 const REST_AFTER: Duration = Duration::from_secs(2);
-/// The most connections that are accepted from one listener in a round.
+/// The maximum number of new connections from one listener in a round.
 pub(super) const ACCEPTS_MAX: usize = 32;
 /// The time in a round for accepting connections.
 const ACCEPT_SHARE: Duration = Duration::from_millis(1);
@@ -23,7 +23,7 @@ const PROTECTED: &[u8] = b"-DENIED Perdura is running in protected mode: clients
                           protected-mode to no\r\n";
 
 impl EventLoop {
-    /// Accepts the connections that wait, if the poller announced any and as far as there is time in the round.
+    /// Accepts the waiting connections if the poller has announced any. Stops when the round's time for this is over.
     pub(super) fn accept(&mut self) {
         self.newcomers_left = false;
         if !std::mem::take(&mut self.accept_pending) {
@@ -44,7 +44,7 @@ impl EventLoop {
                 break;
             }
             if is_tls && !self.makes_room_for_handshake() {
-                // The loop tries again at the end of a handshake or at a tick, both of which wake it.
+                // The loop tries again after a handshake ends or at the next tick. Both wake it.
                 self.accept_pending = true;
                 return;
             }
@@ -70,7 +70,7 @@ impl EventLoop {
         (self.accept_pending, self.newcomers_left) = (true, true);
     }
 
-    /// Logs at most once a second that no connection can be accepted. Without free descriptors every round
+    /// Logs, at most once a second, that no connection can be accepted. Without free descriptors every attempt
     /// fails.
     fn complain(&mut self, error: &std::io::Error) {
         let now = self.state.now;
@@ -85,7 +85,7 @@ impl EventLoop {
         if self.state.options.protected_mode && self.state.acl.open() && !stream.is_local() {
             self.state.stats.rejected += 1;
             if !stream.handshaking() {
-                // The error is a courtesy: it does not matter if the write fails.
+                // The error is a courtesy, so a failed write does not matter.
                 let _ = stream.write(PROTECTED);
             }
             return;
@@ -95,12 +95,12 @@ impl EventLoop {
             if stream.handshaking() {
                 return;
             }
-            // The error is a courtesy: it does not matter if the write fails.
+            // The error is a courtesy, so a failed write does not matter.
             let _ = stream.write(b"-ERR max number of clients reached\r\n");
             return;
         }
-        // If this fails, a peer that has disappeared without closing is found only when something is sent to
-        // it.
+        // Without keepalive, a peer that has disappeared without closing is noticed only when something is sent
+        // to it.
         let _ = stream.keep_alive(self.state.options.tcp_keepalive_seconds);
         let index = self.state.connections.reserve();
         if let Err(e) = stream.register(self.poll.registry(), Token(CONNECTIONS + index)) {
@@ -163,7 +163,7 @@ impl EventLoop {
         }
     }
 
-    /// Frees the buffers of idle clients, so that ten thousand of them hold none.
+    /// Frees the buffers of idle clients, so that even ten thousand idle clients hold no buffers.
     fn rest_idle(&mut self) {
         let now = self.state.now;
         let idle = |c: &Connection| now.duration_since(c.session.active) >= REST_AFTER;
@@ -183,7 +183,7 @@ impl EventLoop {
         }
     }
 
-    /// Closes clients that have been idle for too long. Subscribers and monitors are idle by nature and stay.
+    /// Closes the clients that have been idle for too long. Subscribers and monitors send no requests, so they stay.
     fn close_idle(&mut self) {
         let max = self.state.options.idle_seconds_max;
         if max == 0 {

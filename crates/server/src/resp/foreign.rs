@@ -1,14 +1,13 @@
 //! Recognizes other protocols at this port by their first line.
 //!
-//! A web page can make any browser that reaches this port send an HTTP request to it. The page
-//! chooses the request's body. A server that answers each line with an error and continues would
-//! run that body. So the first line decides: the connection is closed before anything behind it is
-//! parsed.
+//! A web page can make any browser that reaches this port send an HTTP request to it. The page chooses the request's
+//! body. A server that answered each line with an error and continued would run this body. So if the first line is of a
+//! foreign protocol, the connection is closed before the rest is parsed.
 //!
 //! A page can also influence parts of binary messages: the session ticket and the server name in a
-//! ClientHello of TLS, and the user name in a STUN message. Both messages hold zero bytes before
-//! the first line end that the page could choose. So a line with a zero byte is refused. A client
-//! that needs a zero byte in an argument must use the array form.
+//! ClientHello of TLS, and the user name in a STUN message. In both messages, a zero byte
+//! comes before the first line end that the page could insert. So a line with a zero byte is refused.
+//! A client that needs a zero byte in an argument must use the array form.
 
 /// Another protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +24,7 @@ pub(crate) enum Foreign {
 const TLS_HANDSHAKE: u8 = 0x16;
 
 impl Foreign {
-    /// Recognizes another protocol by the first byte of a request that is not an array.
+    /// Recognizes a foreign protocol by the first byte of a request that is not an array.
     pub(crate) fn by_first_byte(byte: u8) -> Option<Foreign> {
         match byte {
             TLS_HANDSHAKE => Some(Foreign::Tls),
@@ -34,9 +33,8 @@ impl Foreign {
         }
     }
 
-    /// Recognizes another protocol by a whole line that is not an array, without its end. A line of
-    /// three words or more, the last of which is an HTTP version, is a request line:
-    /// `POST / HTTP/1.1`.
+    /// Recognizes a foreign protocol by a whole line that does not begin an array. `line` excludes the line end. A line
+    /// of at least three words is a request line if its last word is an HTTP version: `POST / HTTP/1.1`.
     pub(crate) fn by_line(line: &[u8]) -> Option<Foreign> {
         if line.contains(&0) {
             return Some(Foreign::Binary);
@@ -48,8 +46,7 @@ impl Foreign {
         (is_http && words.count() >= 2).then_some(Foreign::Http)
     }
 
-    /// Recognizes HTTP by the name of a command, in a line or in an array. Redis refuses the same
-    /// two names.
+    /// Recognizes HTTP by a command's name, `POST` or `Host:`. Redis also refuses these two names.
     pub(crate) fn by_name(name: &[u8]) -> Option<Foreign> {
         let is_http = name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"Host:");
         is_http.then_some(Foreign::Http)

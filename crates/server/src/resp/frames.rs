@@ -1,11 +1,11 @@
-//! The ends of the replies in a buffer that this server has written.
+//! Splits a buffer of this server's replies into single replies.
 
 /// A whole reply or message, as the client gets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame<'a>(pub &'a [u8]);
 
 impl<'a> Frame<'a> {
-    /// Takes the first frame of `bytes`. Returns `None` if its end is missing, or if these bytes are no frame.
+    /// Takes the first frame of `bytes`. Returns `None` if the frame's end is missing or the bytes are no frame.
     pub(crate) fn first(bytes: &'a [u8]) -> Option<Frame<'a>> {
         let mut at = 0;
         // The number of values that are still to come.
@@ -32,7 +32,7 @@ impl<'a> Frame<'a> {
         bytes.get(..at).map(Frame)
     }
 
-    /// Returns the first text in an array or a message, which names the kind of the message.
+    /// Returns the first text in an array or a message. In a message this text names the kind.
     pub(crate) fn name(&self) -> Option<&'a [u8]> {
         let head = line(self.0)?;
         let first = self.0.get(head.len() + 2..)?;

@@ -1,8 +1,8 @@
-//! Splits a line into words as `sdssplitargs` of Redis does: blanks separate, double quotes
-//! take escapes (`\n \r \t \b \a \xHH`), single quotes take only `\'`.
+//! Splits a line into words as `sdssplitargs` of Redis does. Blanks separate words. Text in double quotes may hold
+//! escapes (`\n \r \t \b \a \xHH`). Text in single quotes may hold only the escape `\'`.
 
-/// Appends each word to `words` and calls `found(start, end)` with the word's place in `words`.
-/// Returns `None` if quotes do not balance, or if a closing quote is not followed by a blank.
+/// Appends each word to `words` and calls `found(start, end)` with the word's place in `words`. Returns `None` if
+/// quotes do not balance or no blank follows a closing quote.
 pub(crate) fn split_words(
     line: &[u8],
     words: &mut Vec<u8>,
@@ -42,7 +42,8 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0 | 0x0b | 0x0c)
 }
 
-/// Returns the place behind the closing quote, which must be a blank or the end.
+/// Checks that a blank or the end of the line follows a closing quote. `at` is the index after the quote. Returns `at`
+/// if so, and `None` if not.
 fn closed(line: &[u8], at: usize) -> Option<usize> {
     line.get(at).is_none_or(|b| is_blank(*b)).then_some(at)
 }

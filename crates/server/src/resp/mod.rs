@@ -1,4 +1,5 @@
-//! RESP, the protocol of Redis: requests are read in place, replies are appended in place.
+//! RESP, the protocol of Redis. Requests are parsed in the input buffer, without a copy. Replies are appended to the
+//! connection's output buffer.
 
 pub(crate) mod foreign;
 pub(crate) mod frames;

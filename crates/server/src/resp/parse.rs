@@ -1,11 +1,10 @@
 //! An incremental parser of requests that copies nothing.
 //!
-//! A request is an array of bulk strings (`*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`) or a line of words. The
-//! caller passes all bytes that have arrived, from the request's first byte on. The parser
-//! remembers where it stopped, so that bytes that arrive one at a time cost no rescan. Arguments
-//! are spans of the input. Errors carry Redis's own words. After an error the connection is closed,
-//! because the start of the next request cannot be found. A line of another protocol is an error as
-//! well ([`Foreign`]).
+//! A request is an array of bulk strings (`*2\r\n$3\r\nGET\r\n$1\r\nk\r\n`) or a line of words. The caller passes all
+//! bytes that have arrived, from the request's first byte on. The parser remembers its last position, so bytes may
+//! arrive one at a time without a rescan. Arguments are spans of the input. Errors carry Redis's own words. After an
+//! error the connection is closed, because the start of the next request cannot be found. A line of a foreign protocol
+//! is also an error ([`Foreign`]).
 //!
 //! Invariant: the result depends on the bytes alone, never on how they were split into reads.
 
@@ -13,18 +12,18 @@ use super::foreign::Foreign;
 use super::inline::split_words;
 use crate::number::parse_i64;
 
-/// The longest line: an inline request or the digits of a count.
+/// The maximum length of a line, in bytes. A line is an inline request or the digits of a count.
 const LINE_BYTES_MAX: usize = 64 * 1024;
-/// The number of arguments at which no further requests are parsed ahead.
+/// The number of parsed arguments at which the parser stops parsing ahead.
 const AHEAD_ARGS: usize = 128;
-/// The most digits of a number on the fast path. One more digit still fits in 64 bits with the
-/// sign.
+/// The maximum number of digits of a number on the fast path. A number with one more digit still fits in a
+/// signed 64-bit integer.
 const NUMBER_DIGITS: usize = 17;
 
 /// The limits of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// The most arguments.
+    /// The maximum number of arguments.
     pub args_max: i64,
     /// The longest argument, bytes.
     pub bulk_bytes_max: i64,
@@ -46,7 +45,7 @@ impl Limits {
 pub(crate) enum ParseError {
     /// A violation of the protocol, in Redis's words.
     Protocol(String),
-    /// The client speaks another protocol.
+    /// The client speaks a foreign protocol.
     Foreign(Foreign),
 }
 
@@ -75,7 +74,7 @@ impl<'a> Args<'a> {
         self.spans.len()
     }
 
-    /// Returns the size of the request in the input, bytes, the protocol's own bytes included.
+    /// Returns the number of bytes that the request occupies in the input. The protocol's own bytes are included.
     pub(crate) fn extent(&self) -> usize {
         self.spans.last().map_or(0, |span| span.end)
     }
@@ -102,7 +101,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// A request that is kept for later, as in MULTI.
+/// A request stored for later, as in MULTI.
 #[derive(Debug, Default)]
 pub(crate) struct OwnedArgs {
     bytes: Vec<u8>,
@@ -129,7 +128,7 @@ impl OwnedArgs {
         owned
     }
 
-    /// Copies the places of the arguments without their bytes: see [`fill`](Self::fill).
+    /// Copies the positions of the arguments. The caller adds the bytes by [`fill`](Self::fill).
     pub(crate) fn places(args: &Args<'_>) -> Self {
         OwnedArgs {
             bytes: Vec::new(),
@@ -166,7 +165,7 @@ impl OwnedArgs {
         }
     }
 
-    /// Returns its memory, bytes.
+    /// Returns the memory of the arguments, bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
     }
@@ -182,37 +181,37 @@ enum Reading {
     Content { left: i64, bytes: usize },
 }
 
-/// A whole request among those that were parsed at once.
+/// A whole request of the current batch. A batch is all requests of one parse.
 #[derive(Debug, Clone, Copy)]
 struct Whole {
-    /// The number of its bytes in the input.
+    /// The number of the request's bytes in the input.
     bytes: usize,
-    /// The end of its spans in the parser's spans.
+    /// The end of the request's spans: an index in the parser's spans.
     spans: usize,
 }
 
 /// The parser of one connection.
 #[derive(Debug)]
 pub(crate) struct Parser {
-    /// The whole requests that were parsed at once. An inline request is always alone.
+    /// The current batch. An inline request is always alone in its batch.
     whole: Vec<Whole>,
-    /// The index of the request that was returned last.
+    /// The index of the last returned request.
     current: usize,
-    /// True if the first of the whole requests has not been returned yet.
+    /// True if the first request of the batch has not been returned yet.
     early: bool,
     state: Reading,
-    /// The next byte to look at, from the request's first byte.
+    /// The index of the next byte to look at, counted from the request's first byte.
     at: usize,
-    /// No line end was found before this place.
+    /// The index at which the search for a line end continues. The bytes of the line before this index contain none.
     scanned: usize,
     spans: Vec<Span>,
-    /// The words of an inline request, whose quotes and escapes are resolved.
+    /// The words of an inline request, after the resolution of quotes and escapes.
     words: Vec<u8>,
     inline: bool,
 }
 
 impl Parser {
-    /// Returns a parser before the first byte.
+    /// Returns a parser that has seen no byte yet.
     pub(crate) fn new() -> Self {
         Parser {
             whole: Vec::new(),
@@ -227,13 +226,13 @@ impl Parser {
         }
     }
 
-    /// Looks for one whole request at the start of `input`. `Some(n)`: the request is `n` bytes
-    /// long and its arguments are [`args`](Self::args), perhaps empty. `None`: the request is not
-    /// whole yet; call again with the same bytes and more behind them.
+    /// Looks for one whole request at the start of `input`. `Some(n)`: the request is `n` bytes long and its arguments
+    /// are [`args`](Self::args), perhaps empty. `None`: the request is not whole yet; call again with all these bytes
+    /// and further bytes.
     ///
-    /// Up to `most` requests are parsed at once, and [`parsed`](Self::parsed) returns the arguments
-    /// of all of them. The next call gets the bytes behind the first request. It returns the second
-    /// request without parsing again, unless [`forget_ahead`](Self::forget_ahead) is called.
+    /// Parses up to `most` requests at once. [`parsed`](Self::parsed) returns their arguments. The caller must pass the
+    /// bytes after the first request to the next call. That call returns the second request without parsing again,
+    /// unless [`forget_ahead`](Self::forget_ahead) was called in between.
     pub(crate) fn parse(
         &mut self,
         input: &[u8],
@@ -258,9 +257,8 @@ impl Parser {
         Ok(Some(self.whole[self.current].bytes))
     }
 
-    /// Parses ahead for the next call of [`parse`](Self::parse), which must get the same bytes or
-    /// more. The requests are in [`parsed`](Self::parsed) afterwards. If there is an error, that
-    /// call returns it.
+    /// Parses ahead for the next call of [`parse`](Self::parse). That call must get all bytes of `input` and may get
+    /// more. The requests are in [`parsed`](Self::parsed) afterwards. If there is an error, that call returns it.
     pub(crate) fn parse_early(&mut self, input: &[u8], limits: &Limits, most: usize) {
         debug_assert!(
             self.is_at_end() && !self.early,
@@ -272,8 +270,8 @@ impl Parser {
         }
     }
 
-    /// Parses further whole requests behind the first one. If one of them has an error, the call
-    /// that reaches that request returns the error.
+    /// Parses more whole requests after the first one. Stops at a request with an error. The later call that reaches
+    /// that request returns the error.
     fn more(&mut self, input: &[u8], limits: &Limits, most: usize) {
         let mut at = self.whole[0].bytes;
         while self.whole.len() < most
@@ -292,19 +290,18 @@ impl Parser {
         }
     }
 
-    /// Returns whether the next call of [`parse`](Self::parse) begins a new batch, even if
-    /// [`parse_early`](Self::parse_early) has parsed it already.
+    /// Returns whether the next call of [`parse`](Self::parse) begins a new batch. The batch may already have been
+    /// parsed by [`parse_early`](Self::parse_early).
     pub(crate) fn begins(&self) -> bool {
         self.early || self.is_at_end()
     }
 
-    /// Returns whether the request that was returned last is the last one that was parsed.
+    /// Returns whether the last returned request is the last parsed request.
     pub(crate) fn is_at_end(&self) -> bool {
         self.current + 1 >= self.whole.len()
     }
 
-    /// Returns the arguments of all requests that were parsed at once, the first of which is at the
-    /// start of `input`.
+    /// Returns the arguments of all parsed requests. The first of these requests is at the start of `input`.
     pub(crate) fn parsed<'a>(&'a self, input: &'a [u8]) -> impl Iterator<Item = Args<'a>> {
         let (mut byte, mut first) = (0, 0);
         self.whole.iter().map(move |whole| {
@@ -317,8 +314,8 @@ impl Parser {
         })
     }
 
-    /// Forgets the requests that were parsed behind the returned one. The next call of
-    /// [`parse`](Self::parse) may then get other bytes.
+    /// Forgets the parsed requests after the returned one. The next call of [`parse`](Self::parse) may then get other
+    /// bytes.
     pub(crate) fn forget_ahead(&mut self) {
         self.whole.truncate(self.current + 1);
         self.start_again();
@@ -346,8 +343,7 @@ impl Parser {
         self.finish();
     }
 
-    /// Forgets the requests that have been returned. The parsed part of an unfinished request
-    /// stays.
+    /// Forgets the returned requests. The parsed part of an unfinished request stays.
     fn begin(&mut self) {
         let done = self.whole.last().map_or(0, |whole| whole.spans);
         self.whole.clear();
@@ -423,7 +419,7 @@ impl Parser {
         if self.inline { &self.words } else { input }
     }
 
-    /// Returns the number of input bytes that the unfinished request needs at least; 0 if it is not
+    /// Returns a lower bound, in bytes, on the length of the unfinished request in the input. Returns 0 if no bound is
     /// known.
     pub(crate) fn needed(&self) -> usize {
         match self.state {
@@ -447,8 +443,8 @@ impl Parser {
         bytes
     }
 
-    /// Reads and consumes a whole line from `from` on that holds a number from 1 to `max`. Nearly
-    /// every line does. `None`: the slow path reads the line.
+    /// Consumes the line that begins at `from` if it is whole and holds a number from 1 to `max`, as nearly every
+    /// line does. `None`: the slow path must read the line.
     #[inline]
     fn short_number(&mut self, input: &[u8], from: usize, max: i64) -> Option<i64> {
         let line = input.get(from..)?;

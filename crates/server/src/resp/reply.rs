@@ -7,8 +7,8 @@ use crate::number::{push_i64, push_u64};
 /// The longest head of an aggregate, bytes.
 const HEAD_ROOM: usize = 24;
 
-/// Returns a buffer for a long reply whose head is known only at the end. The buffer begins with
-/// room for the head, so the reply need not be copied.
+/// Returns a buffer for a long reply. The reply's head is known only at the end. The buffer begins with room for the
+/// head, so the reply need not be copied.
 pub(crate) fn room_for_head() -> Vec<u8> {
     vec![0; HEAD_ROOM]
 }
@@ -40,8 +40,7 @@ impl<'a> Out<'a> {
         self.end();
     }
 
-    /// Appends an error line. The text begins with its code, such as `ERR`. Line ends become
-    /// blanks.
+    /// Appends an error line. The text begins with a code such as `ERR`. Line ends become blanks.
     pub(crate) fn error(&mut self, text: &str) {
         self.buf.push(b'-');
         self.buf.extend(
@@ -63,7 +62,7 @@ impl<'a> Out<'a> {
         self.end();
     }
 
-    /// Appends a count, which exceeds a signed integer only in theory.
+    /// Appends a count. A count above the largest signed integer is shown as that integer.
     pub(crate) fn count(&mut self, value: u64) {
         self.integer(i64::try_from(value).unwrap_or(i64::MAX));
     }
@@ -81,7 +80,7 @@ impl<'a> Out<'a> {
         self.head(b'$', len);
     }
 
-    /// Appends the line end behind a string.
+    /// Appends the line end after a string.
     pub(crate) fn end(&mut self) {
         self.buf.extend_from_slice(b"\r\n");
     }
@@ -110,7 +109,7 @@ impl<'a> Out<'a> {
         self.number(&text);
     }
 
-    /// Appends a number that is not an integer, in digits.
+    /// Appends a number that is not an integer. `digits` is the number as decimal text.
     pub(crate) fn number(&mut self, digits: &[u8]) {
         if !self.resp3 {
             return self.bulk(digits);
@@ -135,7 +134,7 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// Appends lines for people, as the subcommands HELP answer.
+    /// Appends lines for people: the reply to a subcommand HELP.
     pub(crate) fn help(&mut self, lines: &[&str]) {
         self.array(lines.len());
         lines.iter().for_each(|line| self.simple(line));
@@ -146,8 +145,7 @@ impl<'a> Out<'a> {
         self.head(if self.resp3 { b'~' } else { b'*' }, len);
     }
 
-    /// Appends a reply that was made elsewhere. If the buffer is empty, it may take over a long
-    /// reply without copying.
+    /// Appends a finished reply. If the buffer is empty, it may take over a long reply without copying.
     pub(crate) fn append(&mut self, mut reply: Vec<u8>) {
         if self.buf.is_empty() && self.buf.capacity() < reply.len() {
             *self.buf = reply;
@@ -156,7 +154,8 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// Appends the head that `write` writes, and then a reply that was made with [`room_for_head`].
+    /// Appends the head that `write` makes, and then `reply`. The caller must have built `reply` in a buffer from
+    /// [`room_for_head`].
     pub(crate) fn append_under(&mut self, mut reply: Vec<u8>, write: impl FnOnce(&mut Out<'_>)) {
         let mut head = Vec::with_capacity(HEAD_ROOM);
         write(&mut Out::new(&mut head, self.resp3));

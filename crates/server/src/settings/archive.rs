@@ -24,7 +24,7 @@ pub const BACKLOG: Setting = row(
     "archive-backlog",
     Group::Database,
     ANY_BYTES,
-    "The most bytes that wait on the log's disk, as runs and as log, while the archive cannot be \
+    "The maximum size of runs and log that wait on the log's disk while the archive cannot be \
      reached. Beyond it writes are refused until the archive is back. 0: only the log waits, \
      until its disk is full.",
     database!(|o| one(o.archive_backlog.unwrap_or(0)), |o, v| {
@@ -91,7 +91,7 @@ pub const MOMENTS: Setting = row(
 )
 .default("each");
 
-/// Returns the text. `None`: it is blank.
+/// Returns the text, or `None` if it is blank.
 fn some(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.trim().is_empty())
 }

@@ -1,5 +1,4 @@
-//! The settings of connections: their number, their idle time, the keys that they track, and the durability
-//! that their replies wait for.
+//! The settings of connections: number, idle time, tracked keys, and durability of replies.
 
 use super::kind::{Kind, known, number};
 use super::row::{I32_MAX, one, row, seconds, server};
@@ -13,7 +12,7 @@ pub const COUNT: Setting = row(
         min: 1,
         max: 4_294_967_295,
     },
-    "The most clients at once.",
+    "The maximum number of connected clients.",
     server!(|o| one(o.maxclients), |o, v| number(
         &mut o.maxclients,
         &v[0]
@@ -28,7 +27,7 @@ pub const STRANGERS: Setting = row(
         min: 1,
         max: 4_294_967_295,
     },
-    "The most clients that have not authenticated yet, if a password is needed. A new client \
+    "The maximum number of clients that have not authenticated yet, if a password is needed. A new client \
      beyond it, or beyond `maxclients`, replaces the one that has waited longest, if that has \
      waited for a second.",
     server!(|o| one(o.maxclients_unauthenticated), |o, v| number(

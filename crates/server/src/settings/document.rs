@@ -5,7 +5,7 @@ use super::table::SETTINGS;
 use super::{Group, Setting, Settings, Source, fixed, ignored};
 use std::fmt::Write;
 
-/// Returns the text between the marks of `docs/configuration.md`.
+/// Returns the tables of settings for `docs/configuration.md`. Two marks in that document enclose the tables.
 #[must_use]
 pub fn tables() -> String {
     let mut text = String::new();
@@ -51,7 +51,7 @@ pub fn tables() -> String {
     text
 }
 
-/// Returns the other names of a setting in Redis, as text for the table.
+/// Returns the other names of a setting, as text for the table.
 fn other_names(row: &Setting) -> String {
     let names: Vec<String> = row.other_names().map(|name| format!("`{name}`")).collect();
     match names.is_empty() {
@@ -85,7 +85,7 @@ pub fn sample() -> String {
     text
 }
 
-/// Returns all effective settings as a file, each with its source behind it. Secrets are masked.
+/// Returns all effective settings as a file. The comment after a setting gives its source. Secrets are masked.
 #[must_use]
 pub fn effective(settings: &Settings) -> String {
     let mut text = String::new();

@@ -1,8 +1,8 @@
 //! The file of settings: flat TOML. Its keys are the names of the flags, or Redis's names. Numbers, `true` and
 //! `false` may be written bare. A setting that takes several values is an array.
 //!
-//! CONFIG REWRITE changes only the keys that CONFIG SET has changed, in their places. Comments, order and
-//! everything else stay. The file is replaced as a whole, with a sync before and after the replacement.
+//! CONFIG REWRITE changes only the keys that CONFIG SET has changed. A key in the file keeps its place. Comments, order
+//! and everything else stay. The file is replaced as a whole, with a sync before and after the replacement.
 
 use super::{Setting, Settings, Source, fixed, ignored, nearest, redis_conf};
 use crate::engine::{open_regular, read_input};
@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use toml_edit::{Array, Document, DocumentMut, Item, Value};
 
-/// The most bytes of a file of settings.
+/// The maximum size of a file of settings, bytes.
 const FILE_BYTES_MAX: usize = 16 << 20;
 /// The largest distance between a typo and the intended name.
 const TYPO_DISTANCE_MAX: usize = 4;
@@ -126,11 +126,11 @@ fn text(value: &Value) -> Option<String> {
 pub struct Change {
     /// The name of a setting of this server, or a name without effect.
     pub name: &'static str,
-    /// The other names under which the file may have it.
+    /// The other names that the file may use for the setting.
     pub other_names: Vec<&'static str>,
-    /// True if it is written as an array.
+    /// True if the setting is written as an array.
     pub many: bool,
-    /// Its values.
+    /// The setting's new values.
     pub values: Vec<String>,
 }
 
@@ -150,7 +150,8 @@ pub fn rewrite(path: &Path, changes: &[Change]) -> io::Result<()> {
         let mut value = value(change);
         match document.get_mut(name) {
             Some(Item::Value(old)) => {
-                // Spaces and the comment at the line's end belong to the old value.
+                // Spaces and the comment at the line's end are stored with the old value. The new value takes
+                // them over.
                 *value.decor_mut() = old.decor().clone();
                 *old = value;
             }

@@ -1,6 +1,6 @@
-//! Names of Redis whose value is a fact here: a guarantee of the log, a property without an alternative, or
-//! a consequence of another setting. They are shown, and may be set to their value. Any other value is
-//! refused with the reason, so that no setting promises anything that the server does not do.
+//! Settings of Redis that have one possible value here. There are three reasons: the log guarantees this value, the
+//! server has no alternative, or a different setting serves the purpose. A client may read such a setting and set it to
+//! its one value. Any other value is refused with the reason, so that no setting makes a false promise.
 
 use super::kind::Kind;
 use super::texts::save_points;
@@ -12,7 +12,7 @@ pub struct Fixed {
     pub name: &'static str,
     /// The value; empty if it follows from other settings.
     pub value: &'static str,
-    /// Other accepted values, which mean the same here.
+    /// Other values that are accepted, because they mean the same as `value` here.
     pub also: &'static [&'static str],
     /// The reason why it has no other value.
     pub why: &'static str,
@@ -86,7 +86,7 @@ pub fn find(name: &str) -> Option<&'static Fixed> {
     FIXED.iter().find(|row| row.name == name)
 }
 
-/// Returns the setting to use instead of this name. `None`: there is no such setting.
+/// Returns the setting to use instead of this name. `None`: no setting replaces the name.
 #[must_use]
 pub fn instead(name: &str) -> Option<&'static str> {
     match name {
@@ -98,7 +98,7 @@ pub fn instead(name: &str) -> Option<&'static str> {
 }
 
 impl Fixed {
-    /// Accepts a value that equals the fixed one or means the same.
+    /// Accepts the fixed value, and each value that means the same.
     ///
     /// # Errors
     /// A description of what is wrong with the form of the value, or the reason why the value is impossible.
@@ -129,7 +129,7 @@ impl Fixed {
         }
     }
 
-    /// Returns whether a value is the fixed one or one of the others that are accepted.
+    /// Returns whether a value is accepted: it is the fixed value, or means the same.
     fn allows(&self, value: &str) -> bool {
         value.eq_ignore_ascii_case(self.value)
             || self

@@ -1,7 +1,7 @@
-//! Names that Redis 7.0 has and this server does not need: tuning of structures, forks, replicas and files that
-//! do not exist here. They are accepted, checked for their form and remembered, so that tools can set and read
-//! them. They have no other effect, and the documentation says so. Names that promise something about safety
-//! are not among them: they are in [`super::fixed`].
+//! Names that Redis 7.0 has and this server does not need: tuning of structures, forks, replicas and files that do not
+//! exist here. The server checks the form of a value and stores the value, so that tools can set and read these names.
+//! The names have no further effect, and the documentation says so. Names that promise safety are in [`super::fixed`]
+//! instead.
 
 use super::kind::Kind;
 
@@ -10,7 +10,7 @@ use super::kind::Kind;
 pub struct Ignored {
     /// Its name.
     pub name: &'static str,
-    /// Its value until another one is set.
+    /// Its initial value.
     pub default: &'static str,
     /// The kind of its values.
     pub kind: Kind,
@@ -169,7 +169,7 @@ pub const IGNORED: &[Ignored] = &[
     fixed("unixsocketperm", "0", ANY),
 ];
 
-/// Older names, each with the name that it means: a name without effect, or a setting.
+/// Older names, each with its present name. The present name belongs to a setting, or has no effect.
 pub const ALIASES: &[(&str, &str)] = &[
     ("cluster-slave-no-failover", "cluster-replica-no-failover"),
     (

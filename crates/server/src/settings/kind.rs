@@ -1,5 +1,5 @@
-//! The kinds of values that a setting takes, and the one canonical form of a value that CONFIG GET shows.
-//! The texts of refusals are Redis's, since clients see them too.
+//! The kinds of values of settings. Each value has one canonical form, which CONFIG GET shows. Error texts are Redis's,
+//! because clients see them.
 
 use super::units;
 use std::net::ToSocketAddrs;
@@ -11,32 +11,32 @@ pub enum Kind {
     Bool,
     /// A whole number within bounds.
     Integer {
-        /// The least.
+        /// The minimum.
         min: i64,
-        /// The most.
+        /// The maximum.
         max: i64,
     },
     /// A number of bytes within bounds, with or without a unit.
     Bytes {
-        /// The least.
+        /// The minimum.
         min: u64,
-        /// The most.
+        /// The maximum.
         max: u64,
     },
     /// A time. `unit_us` is the unit of a bare number and of the shown value.
     Time {
-        /// Microseconds of the unit.
+        /// The length of the unit in microseconds.
         unit_us: u64,
-        /// The least, in units. If it is -1, the value -1 is allowed and switches off the feature.
+        /// The minimum, in units. If it is -1, the value -1 is allowed and switches off the feature.
         min: i64,
-        /// The most, in units.
+        /// The maximum, in units.
         max: i64,
     },
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Any text.
     Text,
-    /// A text that is shown masked.
+    /// A masked text.
     Secret,
     /// A path.
     Path,
@@ -136,7 +136,7 @@ pub(super) fn number<T: std::str::FromStr>(field: &mut T, text: &str) -> Result<
     Ok(())
 }
 
-/// Stores `value`, which a canonical word or number means. Fails if it is `None`.
+/// Stores `value`, the meaning of a canonical word or number. Fails if it is `None`.
 pub(super) fn known<T>(field: &mut T, value: Option<T>) -> Result<(), String> {
     *field = value.ok_or("there is no such value")?;
     Ok(())

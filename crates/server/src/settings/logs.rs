@@ -1,4 +1,4 @@
-//! The rows about the log for operators.
+//! The settings of the operator's log.
 
 use super::kind::{Kind, known};
 use super::row::{one, row, server};

@@ -1,17 +1,16 @@
 //! The settings, in one table. Everything that deals with settings is made from this table: the flags of
 //! `perdura serve`, the variables, the file, CONFIG GET and SET, and `docs/configuration.md`.
 //!
-//! A setting's value is in one typed field of [`ServerOptions`] or of the engine's [`Options`]. Its row in the
-//! [`table`] writes the field as text and sets it from text. Code that needs a value reads the field. A change
-//! is made on a copy, which then replaces the original. So a list of changes is made as a whole or not at all.
+//! A setting's value is in one typed field of [`ServerOptions`] or of the engine's [`Options`]. The setting's row
+//! in the [`table`] converts the field to text, and sets the field from text. Code that needs a value reads the field.
+//! A change is made on a copy, which then replaces the original. So a list of changes is made as a whole or not at all.
 //!
-//! If several sources set the same name, flags win over variables (`PERDURA_MAXCLIENTS`), variables over the
-//! file, and the file over the defaults. An unknown name is an error that gives its place and the nearest known
-//! name.
+//! Several sources may set one name. Flags win over variables (`PERDURA_MAXCLIENTS`), variables win over the file, and
+//! the file wins over the defaults. An unknown name is an error that gives its place and the nearest known name.
 //!
 //! * [`kind`], [`units`], `texts`: the forms of values.
 //! * [`table`], `packed`, `archive`: this server's settings. [`ignored`]: names of Redis without effect.
-//!   [`fixed`]: names whose value is a fact here, with the reason why it cannot be another.
+//!   [`fixed`]: names of Redis that have one possible value here, with the reason.
 //! * [`file`](mod@file): reading and rewriting TOML. [`document`]: the tables of the documentation.
 
 mod archive;
@@ -78,7 +77,7 @@ impl Group {
     }
 }
 
-/// The functions by which a row reads and writes its field. A setting with one value has one text.
+/// The functions of a row that read and write the row's field. They use a list of texts, one for each value.
 #[derive(Clone, Copy)]
 pub enum Field {
     /// A field of the server's options.
@@ -109,9 +108,10 @@ impl Field {
 
 /// One setting.
 pub struct Setting {
-    /// Its name: the flag, the key in the file, and with `PERDURA_` the variable.
+    /// Its name, which is also its flag and its key in the file. [`variable`](Self::variable) derives the environment
+    /// variable from the name.
     pub name: &'static str,
-    /// Its name in Redis, which CONFIG uses. `None`: Redis uses `name`, or has no such setting.
+    /// Its name in Redis, which CONFIG uses. `None`: Redis uses `name` or lacks the setting.
     pub redis: Option<&'static str>,
     /// Its group.
     pub group: Group,
@@ -142,14 +142,14 @@ impl Setting {
         self.redis.unwrap_or(self.name)
     }
 
-    /// Returns its other names: Redis's, and older ones.
+    /// Returns the other names of the setting: its name in Redis, and its older names.
     pub(crate) fn other_names(&self) -> impl Iterator<Item = &'static str> {
         let name = self.name;
         let older = ignored::ALIASES.iter().filter(move |(_, of)| *of == name);
         self.redis.into_iter().chain(older.map(|(alias, _)| *alias))
     }
 
-    /// Returns the variable that sets it.
+    /// Returns the name of the environment variable that sets this setting.
     #[must_use]
     pub fn variable(&self) -> String {
         format!(
@@ -158,7 +158,7 @@ impl Setting {
         )
     }
 
-    /// Returns the setting of a name, this server's or Redis's.
+    /// Returns the setting that has this name here or in Redis.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Setting> {
         let name = ignored::resolve(name);
@@ -168,7 +168,7 @@ impl Setting {
     }
 }
 
-/// The source of a value. A source that overrides another source is greater.
+/// The source of a value. A source is greater than the sources that it overrides.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// The setting is not set.
@@ -214,7 +214,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns the values of a setting, canonical.
+    /// Returns the values of a setting in canonical form.
     #[must_use]
     pub fn get(&self, setting: &Setting) -> Vec<String> {
         setting.field.get(&self.server, &self.database)
@@ -263,10 +263,10 @@ impl Settings {
         self.sources.contains_key(name)
     }
 
-    /// Reads the settings from variables. A setting that a flag has set is left unchanged.
+    /// Reads the settings from environment variables. A setting that a flag has set is left unchanged.
     ///
     /// # Errors
-    /// An invalid value, or a variable whose name is close to that of a setting but unknown.
+    /// An invalid value, or an unknown variable with a name close to a setting's name.
     pub fn read_environment(
         &mut self,
         variables: impl Iterator<Item = (String, String)>,

@@ -82,7 +82,7 @@ pub const TAIL: Setting = row(
         min: 1 << 20,
         max: 1 << 40,
     },
-    "The most bytes of a stream that are only in memories, not on the log's disk. Beyond it \
+    "The maximum size of the part of a stream that is only in memories, not on the log's disk. Beyond it \
      writes wait for the disk. A node's ring must be at least as large.",
     database!(|o| one(o.node_settings.tail_bytes), |o, v| number(
         &mut o.node_settings.tail_bytes,

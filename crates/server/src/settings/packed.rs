@@ -1,6 +1,6 @@
-//! The bounds up to which a collection is packed in the row of its key, with Redis's names and units. The size
-//! of a row limits the bounds: 128 elements, 64 bytes each, 2304 bytes in all. A greater number is stored and
-//! shown, but the row's limit applies.
+//! The settings for the maximum size of a collection that is packed in its key's row. Their names and units are
+//! Redis's. A row has limits too: 128 elements, 64 bytes each, 2304 bytes in all. If a setting exceeds the row's limit,
+//! the setting is stored and shown, but the row's limit applies.
 
 use super::kind::{Kind, number};
 use super::row::row;
@@ -37,15 +37,15 @@ impl Default for PackedLimits {
 }
 
 impl PackedLimits {
-    /// Returns the bounds that take effect, within the limits of a row.
+    /// Returns the bounds for the engine, each at most 255. The engine also applies the limits of a row.
     #[must_use]
     pub fn packing(&self) -> Packing {
         let within = |limit: u64| u8::try_from(limit).unwrap_or(u8::MAX);
         Packing {
             hash_entries: within(self.hash_entries),
             hash_bytes: within(self.hash_bytes),
-            // A negative `list_size` is a class of sizes in bytes. All classes exceed the size of a row. As in
-            // Redis, zero counts as one.
+            // A negative `list_size` names a size in bytes, and every such size exceeds a row. So it sets no
+            // bound on the number of items. As in Redis, zero counts as one.
             list_entries: u64::try_from(self.list_size)
                 .map_or(u8::MAX, |items| within(items.max(1))),
             set_integers: within(self.set_integers),

@@ -1,6 +1,6 @@
-//! Translates a `redis.conf` that was given as a file of settings to TOML. Words are split as Redis splits
-//! them. A name may appear several times: for some names this means a list, for the others Redis takes the last
-//! one.
+//! The translation of a `redis.conf` to TOML. The translation splits a line into words as Redis does. If several lines
+//! set one name, Redis combines their values for some names, and uses only the last value for the others. The
+//! translation follows Redis here.
 
 use super::file::{main_name, read_key};
 use super::kind::Kind;
@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::ops::Range;
 use toml_edit::{Array, Item, Value};
 
-/// Names that have no place here under any value, each with the reason.
+/// Settings of Redis that this server refuses with any value, each with the reason.
 const ELSEWHERE: &[(&str, &str)] = &[
     (
         "include",
@@ -24,11 +24,12 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ),
 ];
 
-/// Each name with its values: a list of words for each line in which the name appears.
+/// Each name in a `redis.conf`, with the words of each line that begins with this name.
 type Lines = Vec<(String, Vec<Vec<String>>)>;
 
-/// Returns a `redis.conf` as TOML, with a comment for each line that has no equivalent. `None`: the text is
-/// not a `redis.conf`, because not every line begins with a name that Redis has.
+/// Returns a `redis.conf` as TOML, with a comment for each line that has no equivalent. `None`: the text is not a
+/// `redis.conf`. A text is a `redis.conf` if at least one line and at least half of the lines begin with the name of a
+/// Redis setting. Empty lines and comments do not count.
 pub(super) fn moved(text: &str) -> Option<String> {
     let (mut lines, mut broken) = (Lines::new(), Vec::new());
     let (mut known, mut all) = (0, 0);

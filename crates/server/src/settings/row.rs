@@ -1,5 +1,5 @@
-//! The parts of a row in the table of settings: its constructor, the kinds that several rows share, and the
-//! conversion between values and words.
+//! The parts of a row in the table of settings: a constructor, kinds for several rows, and conversions between values
+//! and words.
 
 use super::kind::{Kind, SECOND_US, number};
 use super::{Field, Group, Setting};
@@ -79,7 +79,7 @@ pub(super) const fn seconds(max: i64) -> Kind {
     }
 }
 
-/// Returns the kind of a time of at most `max` milliseconds.
+/// Returns the kind of a setting that is a time of at most `max` milliseconds.
 pub(super) const fn millis(max: i64) -> Kind {
     Kind::Time {
         unit_us: 1000,

@@ -258,7 +258,7 @@ pub static SETTINGS: &[Setting] = &[
             min: 1 << 20,
             max: 9_223_372_036_854_775_807,
         },
-        "The most bytes one request, or one MULTI block, may take.",
+        "The maximum size of one request, or of one MULTI block.",
         server!(|o| one(o.query_bytes_max), |o, v| {
             number(&mut o.query_bytes_max, &v[0])
         }),

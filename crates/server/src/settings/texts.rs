@@ -1,16 +1,16 @@
-//! Settings whose value is a small language: limits of output buffers, classes of keyspace events, percentiles.
-//! Error texts and forms are Redis's.
+//! Settings with a special syntax: limits of output buffers, classes of keyspace events, percentiles. Error texts and
+//! forms are Redis's.
 
 use super::kind::Kind;
 
-/// The limit of unread bytes at which a client of a class is disconnected.
+/// The limit on the unread bytes of each client of a class. A client beyond the limit is disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutputLimit {
-    /// The bytes above which it is disconnected at once; 0: never.
+    /// The unread bytes that disconnect a client at once; 0: no limit.
     pub hard_bytes: u64,
-    /// The bytes above which it is disconnected after [`soft_seconds`](Self::soft_seconds); 0: never.
+    /// The unread bytes that disconnect a client after [`soft_seconds`](Self::soft_seconds); 0: no limit.
     pub soft_bytes: u64,
-    /// The time above `soft_bytes` after which it is disconnected, seconds.
+    /// The time in seconds for which `soft_bytes` or more may stay unread.
     pub soft_seconds: u64,
 }
 
@@ -19,7 +19,7 @@ pub struct OutputLimit {
 pub struct OutputLimits {
     /// Clients that send commands.
     pub normal: OutputLimit,
-    /// Replicas: accepted because configurations of Redis set it.
+    /// Replicas. This class is accepted because configurations of Redis set it.
     pub replica: OutputLimit,
     /// Clients that are subscribed.
     pub pubsub: OutputLimit,
@@ -41,7 +41,7 @@ impl Default for OutputLimits {
 }
 
 impl OutputLimits {
-    /// Changes the classes that a text names: `class hard soft seconds …`.
+    /// Changes the limits of the classes that a text names. The text has the form `class hard soft seconds …`.
     pub(super) fn update(&mut self, text: &str) -> Result<(), String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         if !words.len().is_multiple_of(4) {
@@ -98,10 +98,10 @@ impl OutputLimits {
     }
 }
 
-/// The least share that a percentage gives, bytes. So clients can still send requests if `maxmemory` is tiny.
+/// The minimum share, in bytes, that a percentage yields. It lets clients send requests even if `maxmemory` is tiny.
 const SHARE_BYTES_MIN: u64 = 16 << 20;
 
-/// The part of `maxmemory` that is reserved for clients' buffers.
+/// The part of `maxmemory` for clients' buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientShare {
     /// This number of bytes; 0: no limit.
@@ -139,7 +139,7 @@ impl ClientShare {
     }
 }
 
-/// The classes that `A` means, in the order in which they are shown.
+/// The classes that `A` means, in display order.
 const ALL_CLASSES: &str = "g$lshzxetd";
 
 /// Returns the canonical form of classes of keyspace events.
@@ -196,7 +196,7 @@ pub(super) fn save_points(text: &str) -> Result<(), String> {
     }
 }
 
-/// Returns a name, an IPv4 address or a bracketed IPv6 address, perhaps with a port, in lower case.
+/// Returns a host in lower case. It is a name, an IPv4 address or a bracketed IPv6 address, perhaps with a port.
 pub(super) fn host(text: &str) -> Result<String, String> {
     match crate::http::Host::parse(text) {
         Some(_) => Ok(text.to_ascii_lowercase()),

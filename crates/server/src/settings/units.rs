@@ -1,7 +1,7 @@
 //! Sizes and durations as people write them: `64MiB`, `10ms`.
 
-/// Returns the bytes of a whole number with a unit. As in Redis, `k`, `m` and `g` are powers of 1000, `kb`,
-/// `mb` and `gb` of 1024. `KiB`, `MiB`, `GiB` and `TiB` are unambiguous names for powers of 1024.
+/// Returns the bytes of a whole number with a unit. As in Redis, `k`, `m` and `g` are powers of 1000;
+/// `kb`, `mb` and `gb` are powers of 1024. `KiB`, `MiB`, `GiB` and `TiB` are unambiguous names for powers of 1024.
 ///
 /// # Errors
 /// A description of what is wrong with the text.

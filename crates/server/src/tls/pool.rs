@@ -1,9 +1,9 @@
-//! Threads that do the cryptography of handshakes, so that the event loop does not do it.
+//! Threads for the cryptography of handshakes, so that the event loop need not do it.
 //!
-//! A handshake costs its server a private-key operation: about 1 ms with RSA of 2048 bits, and four times that
-//! with 4096. The loop reads the client's bytes, hands the session to the threads as a [`Step`], and collects
-//! the finished step. While the threads have a session, its connection does nothing. The threads have a lower
-//! priority than the loop, so connected clients come first.
+//! Each handshake costs the server a private-key operation: about 1 ms with RSA of 2048 bits, and about 4 ms with 4096.
+//! The loop reads the client's bytes, hands the session to the threads as a [`Step`], and collects the finished step.
+//! While the threads have a session, its connection does nothing. The threads have a lower priority than the loop, so
+//! connected clients come first.
 
 use crate::pubsub::Seat;
 use rustls::ServerConnection;
@@ -12,9 +12,9 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// The most threads.
+/// The maximum number of threads.
 const THREADS_MAX: usize = 4;
-/// The threads' `nice` value is higher than the loop's by this.
+/// The difference between the threads' `nice` value and the loop's.
 const NICER: i32 = 10;
 
 /// A session with bytes to be processed, and its connection.
@@ -39,7 +39,7 @@ impl Step {
 #[derive(Debug, Default)]
 struct Shared {
     queues: Mutex<Queues>,
-    /// The signal that a step waits, or that the pool ends.
+    /// The signal for a waiting step or for the end of the pool.
     arrived: Condvar,
 }
 
@@ -114,7 +114,7 @@ impl Pool {
         self.shared.lock().done.pop_front()
     }
 
-    /// Prevents that threads are started: the test runs the steps by [`Pool::take_one`].
+    /// Prevents the start of threads, so that a test can run the steps with [`Pool::take_one`].
     #[cfg(test)]
     pub(crate) fn by_hand(&mut self) {
         self.wanted = 0;
@@ -142,7 +142,7 @@ impl Drop for Pool {
         self.shared.lock().ended = true;
         self.shared.arrived.notify_all();
         for thread in self.threads.drain(..) {
-            // If the thread panicked, one handshake was lost. Its connection is closed when its time is over.
+            // If the thread panicked, one handshake was lost. The loop closes its connection after `HANDSHAKE`.
             drop(thread.join());
         }
     }

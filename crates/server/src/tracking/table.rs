@@ -1,7 +1,7 @@
-//! The readers of keys, in a table that is bounded by its number of keys.
+//! A table of keys and their readers. The number of keys is bounded.
 //!
-//! A client that leaves stays in the rows of the keys that it has read. It is removed from a row when the key
-//! changes, or when the row would have to grow.
+//! A departed client stays in the rows of the keys that the client has read. The client is removed from a row when the
+//! key changes, or when the row would have to grow.
 
 use crate::pubsub::Seat;
 use std::collections::HashMap;
@@ -15,13 +15,13 @@ struct Row {
     readers: Vec<Seat>,
 }
 
-/// The keys that clients have read, each with the clients that have read it since its last change.
+/// Each key that a client has read, with the clients that have read it since the key's last change.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     rows: HashMap<Arc<[u8]>, Row>,
-    /// All keys, so that a random key can be drawn.
+    /// All keys in a list, from which `draw` selects a key by its index.
     order: Vec<Arc<[u8]>>,
-    /// The number of pairs of a key and a client that has read it.
+    /// The number of pairs of a key and a reader.
     items: usize,
 }
 
@@ -32,7 +32,7 @@ impl Table {
         self.rows.len()
     }
 
-    /// Returns the number of pairs of a key and a client that has read it.
+    /// Returns the number of pairs of a key and a reader.
     pub(super) fn items(&self) -> usize {
         self.items
     }

@@ -1,4 +1,4 @@
-//! Users, with the replies of Redis 7.0.15.
+//! Tests of users, with the replies of Redis 7.0.15.
 
 use super::client::{Client, Running, local, start, start_with};
 use perdura_server::{ServeError, Server, ServerOptions};
@@ -316,9 +316,9 @@ fn sort_reaches_other_keys_only_for_who_may_read_all() {
     ]);
 }
 
-/// A regression test for a mistake that a review found. The access check took a key name behind STORE for an
-/// option, and the command did not. So with a key that has the name of an option, a user could write to or read
-/// from any key.
+/// A regression test for a mistake that a review found. SORT stores its result under the key that follows STORE. This
+/// key can have the name of an option, for example `by`. The access check took such a key for the option, although the
+/// command took it for a key. So a user could read and write any key.
 #[test]
 fn sort_is_checked_for_the_keys_that_it_touches_whatever_these_are_called() {
     let running = start();

@@ -1,4 +1,5 @@
-//! Users limited to some keys: the effects of their commands, and the messages that they get.
+//! Tests of users who may access only some keys. The tests check the effects of the users' commands, and the messages
+//! to the users' clients.
 
 use super::client::{Client, Running, start};
 use std::net::TcpStream;
@@ -6,8 +7,8 @@ use std::net::TcpStream;
 const NO_KEY: &str =
     "-NOPERM this user has no permissions to access one of the keys used as arguments";
 
-/// Returns the clients of an administrator and of a user limited to the keys that begin with `a:`. The
-/// administrator has made secrets of each type.
+/// Returns two clients: an administrator, and a user limited to the keys `STREAMS`, `STORE` and those that begin with
+/// `a:`. The administrator has made a secret string and a secret stream.
 fn limited(running: &Running) -> (Client<TcpStream>, Client<TcpStream>) {
     let mut root = running.connect();
     root.expect(&[
@@ -58,8 +59,7 @@ fn the_last_store_of_a_georadius_is_the_key_that_is_judged() {
                 format!("[{source}, \"secret:1\"]")
             );
         }
-        // The last STORE counts. So here the secret key is named and not used. Redis 7.0 refuses such a
-        // request.
+        // Only the last STORE counts, so the secret key is named but not used. Redis 7.0 refuses such a request.
         let reply = client.send(&format!("{search} STORE secret:1 STORE a:o"));
         assert_eq!(reply, ":1");
         let reply = client.send(&format!("{search} STORE a:o nonsense"));
@@ -136,7 +136,7 @@ fn told(client: &mut Client<TcpStream>) -> Vec<String> {
     }
 }
 
-/// Returns a client of the limited user that speaks RESP3 and tracks.
+/// Returns a client of the limited user that speaks RESP3 and tracks keys.
 fn tracking(running: &Running, options: &str) -> Client<TcpStream> {
     let mut client = running.connect();
     assert!(client.send("HELLO 3 AUTH u pw").contains("\"proto\": :3"));
@@ -160,13 +160,13 @@ fn tracking_of_prefixes_tells_no_name_that_a_user_may_not_read() {
         ("DEL secret:2", ":1"),
         ("SET a:1 x", "+OK"),
     ]);
-    // The messages leave at the end of a round of the loop. Another request of each client runs in a later
+    // The messages leave at the end of a round of the loop. The next request of each client runs in a later
     // round.
     redirecting.expect(&[("PING", "+PONG")]);
     for client in [&mut all, &mut named, &mut shown] {
         assert_eq!(told(client), [">[\"invalidate\", [\"a:1\"]]"]);
     }
-    // The rules at the moment of sending count.
+    // A message is sent only if the rules of that time allow it.
     root.expect(&[
         ("ACL SETUSER u resetkeys ~b:*", "+OK"),
         ("SET a:1 y", "+OK"),

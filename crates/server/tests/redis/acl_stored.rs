@@ -1,4 +1,4 @@
-//! Users after ACL SAVE and LOAD, CONFIG REWRITE and a restart.
+//! Tests of users after ACL SAVE and LOAD, CONFIG REWRITE and a restart.
 
 use super::client::{Client, local, small, start, start_with};
 use perdura_server::{Server, ServerOptions};

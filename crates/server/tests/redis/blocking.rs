@@ -1,4 +1,4 @@
-//! Clients that wait for a key: their order, the reply, and the end of the waiting.
+//! Tests of clients that wait for a key: their order, the reply, and the end of the waiting.
 
 use super::client::{Client, start};
 use std::time::{Duration, Instant};

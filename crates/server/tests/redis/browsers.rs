@@ -1,9 +1,9 @@
-//! The end of a connection that carries another protocol.
+//! Tests that the server closes the connection of a client that does not speak RESP.
 
 use super::client::{Running, local, start, start_with};
 use perdura_server::ServerOptions;
 
-/// Requests of a browser with commands in their bodies, in the forms that the port distinguishes.
+/// Requests of other protocols, each followed by a command. The server must recognize every one of these requests.
 const REQUESTS: &[&[u8]] = &[
     b"POST / HTTP/1.1\r\nHost: 127.0.0.1:6379\r\n\r\nSET stolen 1\r\n",
     b"GET /?a HTTP/1.0\r\n\r\nSET stolen 1\r\n",
@@ -20,7 +20,8 @@ const REQUESTS: &[&[u8]] = &[
     b"GET a\x00b\nSET stolen 1\r\n",
 ];
 
-/// Sends each request over a connection that has had this dialog. Checks that the server closes it without an answer.
+/// Sends each request over a new connection after `dialog`. Checks that the server closes the connection without
+/// an answer.
 fn each_is_closed(running: &Running, dialog: &[(&str, &str)], password: Option<&str>) {
     let mut watcher = running.connect();
     if let Some(password) = password {

@@ -1,4 +1,4 @@
-//! A client of a hundred lines, and servers for it.
+//! A small client, and servers that it connects to.
 
 use perdura::{Db, Options, Progress};
 use perdura_server::{Server, ServerOptions};
@@ -61,7 +61,7 @@ impl Running {
         Client::new(stream)
     }
 
-    /// Returns a client whose request waits for a key.
+    /// Returns a client that has sent the request `line` and is now blocked by the server.
     pub fn waiting(&self, line: &str) -> Client<TcpStream> {
         let mut client = self.connect();
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
@@ -71,7 +71,7 @@ impl Running {
         client
     }
 
-    /// Waits until INFO shows a figure. The client that sends INFO is counted too.
+    /// Waits until the field `name` of INFO has the value `value`. INFO also counts the client that sends it.
     pub fn await_figure(&self, name: &str, value: u64) {
         let deadline = Instant::now() + Duration::from_secs(30);
         let mut client = self.connect();
@@ -94,7 +94,7 @@ impl Running {
     }
 }
 
-/// Returns a server whose database opens only when the gate gets a message.
+/// Returns a server that opens its database only after a message arrives at `gate`.
 pub fn start_gated(gate: std::sync::mpsc::Receiver<()>, password: Option<&str>) -> Running {
     let dir = TempDir::new().expect("a directory");
     let db = small(&dir.path().join("data"));

@@ -1,5 +1,5 @@
-//! Clients that affect each other: CLIENT KILL, PAUSE, REPLY and LIST, MONITOR. Also the end of clients
-//! that do not read or do not authenticate.
+//! Tests of CLIENT KILL, PAUSE, REPLY and LIST, and of MONITOR. Also tests that unauthenticated clients, and clients
+//! with unread replies, are disconnected.
 
 use super::client::{Client, Running, local, start, start_with};
 use perdura_server::ServerOptions;
@@ -249,7 +249,7 @@ fn a_stranger_costs_little() {
     let mut talker = running.connect();
     let request = b"GET k\r\n".repeat(20_000);
     talker.socket().set_nonblocking(true).expect("a setting");
-    // These replies are never read, so at some time the server reads nothing more.
+    // The replies are never read, so after a while the server stops reading requests.
     let _ = std::io::Write::write(talker.socket(), &request);
     sleep(Duration::from_millis(100));
     let mut admin = running.connect();

@@ -1,4 +1,4 @@
-//! Hashes and sets, small and large, with the replies of Redis 7.0.15.
+//! Tests of hashes and sets, small and large, with the replies of Redis 7.0.15.
 
 use super::client::{Client, start};
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! DEBUG DIGEST depends on the data only: not on its history, its form in memory, or the internal numbers
-//! of the database.
+//! Tests that DEBUG DIGEST depends only on the data. It must not depend on the data's history, on its form in memory,
+//! or on the database's internal numbers.
 
 use super::client::{Client, Running, local, start_with};
 use perdura_server::{DebugAccess, ServerOptions};
@@ -13,7 +13,7 @@ fn start() -> Running {
     })
 }
 
-/// Sends the commands, none of which may fail, and returns the digest.
+/// Sends the commands and returns the digest. No command may fail.
 fn after(client: &mut Client<TcpStream>, commands: &[String]) -> String {
     for command in commands {
         let reply = client.send(command);

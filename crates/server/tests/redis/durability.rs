@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Returns a server over the database in a directory, which is made if it does not exist.
+/// Returns a server over the database in `dir`. The database is made if it does not exist.
 pub fn started(dir: &TempDir) -> super::client::Running {
     let data = small(&dir.path().join("data"));
     let server = Server::start(local(), data).expect("a server");
@@ -133,8 +133,8 @@ fn waitdur_is_answered_when_the_rung_is_reached_or_the_time_is_over() {
     ]);
 }
 
-/// Waits until one client is blocked, and returns its line and its id. The replies to CLIENT LIST wait for no
-/// write.
+/// Waits until one client is blocked. Returns that client's line of CLIENT LIST, and its id. The replies to
+/// CLIENT LIST wait for no write.
 fn await_blocked(other: &mut Client<TcpStream>) -> (String, String) {
     let begun = Instant::now();
     loop {
@@ -149,7 +149,7 @@ fn await_blocked(other: &mut Client<TcpStream>) -> (String, String) {
     }
 }
 
-/// Returns a client that waits in WAITDUR for a write, which will not be on disk for a while.
+/// Returns a client that waits in WAITDUR until its SET is on disk. The log reaches the disk only after a while.
 fn waiting(running: &Running, milliseconds: &[u8]) -> Client<TcpStream> {
     let mut client = running.connect();
     client.expect(&[
@@ -190,7 +190,7 @@ fn a_client_in_waitdur_is_counted_and_can_be_released() {
     assert!(info.contains("blocked_clients:0"), "{info}");
 }
 
-/// Returns a server that stays when its database stops, and a receiver of the database.
+/// Returns a server and a channel that delivers the database. The server continues to answer after the database stops.
 fn with_handle(durability: Durability, flush_every: Duration) -> (Running, Receiver<Db>) {
     let dir = TempDir::new().expect("a directory");
     let mut data = small(&dir.path().join("data"));

@@ -1,4 +1,4 @@
-//! Estimated counts, with the replies of Redis 7.0.15.
+//! Tests of estimated counts (HyperLogLog), with the replies of Redis 7.0.15.
 
 use super::client::start;
 
@@ -131,7 +131,7 @@ fn estimated_counts_answer_as_redis_does() {
     ]);
 }
 
-/// The string has the count that PFCOUNT found last, so a copy of the string has it too.
+/// The string stores the count that PFCOUNT found last, so a copy of the string has it too.
 #[test]
 fn a_sketch_is_a_string_that_carries_its_count() {
     let running = start();
@@ -158,8 +158,8 @@ fn a_sketch_is_a_string_that_carries_its_count() {
     ]);
 }
 
-/// PFCOUNT stores the count in the string, which is a write. So it changes a watched key, and stores nothing if
-/// memory is full.
+/// PFCOUNT writes, because it stores the count in the string. So it changes a watched key, and stores nothing if memory
+/// is full.
 #[test]
 fn a_count_is_answered_whether_or_not_it_can_be_remembered() {
     let running = start();

@@ -1,4 +1,4 @@
-//! Libraries of functions over real sockets.
+//! Tests of libraries of functions over real sockets.
 
 use super::client::{Client, local, small, start};
 use perdura_server::Server;

@@ -1,9 +1,9 @@
-//! A thousand scripts that try to take all resources, to run forever, or to break out. They are made from
-//! families and parameters.
+//! A thousand scripts that try to take all resources, to run forever, or to break out. They are combinations of
+//! fixed texts and parameters.
 //!
-//! Each script ends at most 100 ms after the limit of time, and the next command is served. The script leaves
-//! at most a MiB of memory in use, and nothing in the log. A short sample always runs. `PERDURA_HOSTILE=all`
-//! runs all scripts, which takes a quarter of an hour:
+//! Each script must end at most 100 ms after the time limit, and the next command must be served. The script may leave
+//! at most a MiB of memory in use, and nothing in the log. A short sample always runs. `PERDURA_HOSTILE=all` runs all
+//! scripts, which takes a quarter of an hour:
 //!
 //! ```text
 //! PERDURA_HOSTILE=all cargo test --release -p perdura-server --test redis hostile -- --nocapture
@@ -16,32 +16,34 @@ use perdura_server::settings::ClientShare;
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// The limit of a run's time.
+/// The time limit of a run.
 const LIMIT: Duration = Duration::from_secs(1);
-/// The bytes of a beacon in the log. A row that a script has written takes more bytes.
+/// The size of a beacon, in bytes. A beacon is a frame head that is appended to an idle log. A row in the log is
+/// larger.
 const BEACON_BYTES: u64 = 2;
-/// A run must have ended at most this long after the limit.
+/// The maximum time from the time limit of a script to the script's end.
 const LATE: Duration = Duration::from_millis(100);
-/// Replaces [`LATE`] in a short run, which shares the machine with other tests.
+/// The value of [`LATE`] if only the sample of scripts runs. Other tests then run at the same time.
 const LATE_BESIDE_OTHERS: Duration = Duration::from_secs(2);
-/// The most memory that a run may leave in use, bytes.
+/// The maximum amount of memory that a script may leave in use, in bytes.
 const LEFT_BYTES: u64 = 1 << 20;
-/// The least number of scripts.
+/// The minimum number of scripts.
 const SCRIPTS_MIN: usize = 1000;
-/// `SAMPLED` is the number of scripts in a short run. `SAMPLED_ENDLESS` of them may run into the limit of time.
+/// `SAMPLED` is the number of scripts in the sample. At most `SAMPLED_ENDLESS` of these scripts end only at the time
+/// limit.
 const SAMPLED: usize = 120;
 const SAMPLED_ENDLESS: usize = 3;
 
 /// The end of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The watchdog ends it.
+    /// The watchdog ends the script.
     Time,
-    /// A limit ends it, mostly that of memory.
+    /// A limit ends the script, mostly the memory limit.
     Limit,
-    /// It ends with an error by itself, or a limit ends it.
+    /// An error or a limit ends the script.
     Error,
-    /// It ends by itself, with any reply.
+    /// The script ends by itself, with any reply.
     Reply,
 }
 
@@ -75,7 +77,7 @@ const STEPS: [&str; 26] = [
     "table.sort({3, 2, 1})",
 ];
 
-/// The surroundings of a loop; `@` is the place of the loop.
+/// The code around a loop. The loop replaces `@`.
 const PLACES: [&str; 14] = [
     "@",
     "pcall(function() @ end)",
@@ -93,7 +95,7 @@ const PLACES: [&str; 14] = [
     "local t = setmetatable({}, {__lt = function() @ end}) return t < t",
 ];
 
-/// Expressions that are not part of the language here, or that change what must not be changed.
+/// Expressions that must fail, because the sandbox lacks a function or protects a value.
 const FORBIDDEN: [&str; 66] = [
     "os.exit()",
     "os.execute('id')",
@@ -163,7 +165,7 @@ const FORBIDDEN: [&str; 66] = [
     "(function() cjson.decode = nil end)()",
 ];
 
-/// The ways to use a forbidden expression; `@` is its place.
+/// Scripts that use a forbidden expression. The expression replaces `@`.
 const WAYS: [&str; 5] = [
     "return @",
     "redis.call('PING') local x = @ return 1",
@@ -226,7 +228,7 @@ fn all() -> Vec<(String, End)> {
                 1 => format!("repeat {step} until false"),
                 _ => format!("for i = 1, 1e18 do {step} end"),
             };
-            // If the stack is full, a step that needs more of it ends the run before its time is over.
+            // If the stack is full, a step that needs more of the stack ends the run before the limit of time.
             let end = if around.contains("pcall(f)") {
                 End::Limit
             } else {
@@ -395,9 +397,9 @@ fn all() -> Vec<(String, End)> {
 /// The observations of all scripts.
 #[derive(Default)]
 struct Seen {
-    /// The longest time by which a script has exceeded the limit, with that script.
+    /// The longest overrun of the time limit, and the script that caused it.
     late: (Duration, String),
-    /// The most memory that a script has left, bytes, with that script.
+    /// The largest amount of memory that a script left in use, in bytes, and that script.
     left: (u64, String),
     /// The violations.
     wrong: Vec<String>,

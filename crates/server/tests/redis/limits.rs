@@ -206,7 +206,7 @@ fn at_the_memory_limit_writes_fail_and_reads_and_deletes_work() {
     ]);
 }
 
-/// The size of an upload, a mebibyte. Two uploads do not fit into the share of clients' memory.
+/// The size of an upload: one mebibyte. Two uploads do not fit into `maxmemory-clients`.
 const UPLOAD: usize = 1 << 20;
 
 fn start_squeezed() -> Running {
@@ -216,7 +216,7 @@ fn start_squeezed() -> Running {
     running
 }
 
-/// Begins an upload with the given number of bytes of its value.
+/// Begins an upload: sends the start of the request, with the first `bytes` bytes of the value.
 fn begin_upload(running: &Running, bytes: usize) -> Client<TcpStream> {
     let mut client = running.connect();
     let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${UPLOAD}\r\n");
@@ -225,7 +225,8 @@ fn begin_upload(running: &Running, bytes: usize) -> Client<TcpStream> {
     client
 }
 
-/// Waits until requests exceed the share of memory above which the server reads only one client.
+/// Waits until requests use more than three quarters of `maxmemory-clients`. From then on, the server reads only one of
+/// the clients with large requests.
 fn await_squeeze(control: &mut Client<TcpStream>) {
     loop {
         let info = control.send("INFO memory");

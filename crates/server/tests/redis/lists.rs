@@ -1,4 +1,4 @@
-//! Lists, small and large, with the replies of Redis 7.0.15.
+//! Tests of lists, small and large, with the replies of Redis 7.0.15.
 
 use super::client::start;
 
@@ -134,7 +134,8 @@ fn lists_have_the_errors_of_redis() {
     ]);
 }
 
-/// Sends equal commands to a list in the row of its key, and to a list whose items are rows.
+/// Sends the same commands to a short and a long list. The short list is in its key's row, and each item of the long
+/// list has a row.
 #[test]
 fn a_long_list_answers_as_a_short_one() {
     let running = start();

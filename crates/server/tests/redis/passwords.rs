@@ -1,4 +1,4 @@
-//! Tests of passwords: their stored forms, their checks by another thread, and guessing.
+//! Tests of passwords: stored forms, checks in a second thread, and guessing.
 
 use super::client::{Client, Running, local, start, start_with};
 use perdura_server::ServerOptions;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
 /// SHA-256 of `password`.
 const SHA256: &str = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
-/// A stored password whose check costs half a second of work and 64 MiB. No known password matches it.
+/// A stored password that costs half a second of work and 64 MiB per check. No known password matches.
 const SLOW: &str = "$argon2id$v=19$m=65536,t=8,p=1$c2FsdHNhbHRzYWx0$\
                     AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
@@ -21,7 +21,7 @@ fn line(client: &mut Client<TcpStream>, user: &str) -> String {
     lines.next().expect("a user").to_owned()
 }
 
-/// Returns the words of a user's line that are passwords.
+/// Returns the stored passwords of a user, from the user's line in the reply to ACL LIST.
 fn passwords(client: &mut Client<TcpStream>, user: &str) -> Vec<String> {
     let line = line(client, user);
     let words = line.split(' ').filter_map(|word| word.strip_prefix('#'));
@@ -80,7 +80,7 @@ fn passwords_at_rest_are_argon2id_and_the_form_of_redis_is_read() {
                 .contains("does not exist")
         );
     }
-    // A password is removed by its stored form. An argon2id password is also removed by its SHA-256.
+    // The rule `!` removes a password by its stored form, and an argon2id password also by its SHA-256.
     let other = passwords(&mut root, "new").remove(0);
     root.expect(&[
         (&format!("ACL SETUSER new !{other} >password"), "+OK"),
@@ -236,8 +236,8 @@ fn log_in_often(running: &Running, name: &str, count: u32) {
     }
 }
 
-/// The cost of a login is the number of passwords that argon2id has tried. `PERDURA_LOGINS=10000` prints the
-/// times too, with `--nocapture`. The times do not affect the result.
+/// Measures the cost of logins as the number of passwords that the server has checked with argon2id.
+/// `PERDURA_LOGINS=10000` prints the times too, with `--nocapture`. The times do not affect the result.
 #[test]
 fn a_login_costs_the_same_whatever_form_the_password_has() {
     let count = std::env::var("PERDURA_LOGINS")

@@ -1,4 +1,5 @@
-//! CLIENT PAUSE WRITE: during the pause the log gets nothing, so that the files of a running server can be copied.
+//! Tests that nothing is appended to the log during CLIENT PAUSE WRITE. So the files of a running server can be
+//! copied.
 
 use super::client::{Client, Running, encode, local, start_with};
 use perdura_server::{DebugAccess, ServerOptions};
@@ -56,8 +57,8 @@ fn push(client: &mut Client<TcpStream>, line: &str) {
     client.push(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
 }
 
-/// Makes work that the server does outside of requests: keys that expire, a large set that is removed, a
-/// command in steps.
+/// Stores data that later causes work outside of requests. Some keys will expire, one large set will be removed, and
+/// another large set will be copied in steps.
 fn fill(client: &mut Client<TcpStream>) {
     client.call(&[b"FUNCTION", b"LOAD", LIBRARY.as_bytes()]);
     for number in 0..EXPIRING {
@@ -95,7 +96,7 @@ fn the_log_does_not_change_in_a_pause_of_writes() {
     push(&mut stepped, "COPY source copied");
     let mut block = running.connect();
     block.expect(&[("MULTI", "+OK"), ("FUNCTION FLUSH", "+QUEUED")]);
-    // The transaction that begins the pause leaves work: for the two waiting clients, and for the purge.
+    // The transaction that begins the pause also makes work for the two waiting clients and for the purge.
     let expire = "EVAL for\ti=0,199\tdo\tredis.call('PEXPIRE','k'..i,300)\tend 0";
     client.expect(&[
         ("MULTI", "+OK"),

@@ -1,4 +1,4 @@
-//! Clients that write all requests before they read a reply.
+//! Tests of clients that write all requests before they read a reply.
 
 use super::client::{Client, Running, encode, local, small, start_with};
 use perdura_logging::Capture;
@@ -7,13 +7,14 @@ use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// The number of requests of 1 kB, 20 MB in all: more than the buffers of two sockets hold.
+/// The number of requests. Each is 1 kB long. Together they are 20 MB long, which is more than the buffers of two
+/// sockets hold.
 const REQUESTS: usize = 20_000;
 const KEY: [u8; 1000] = [b'k'; 1000];
-/// A value whose replies have 10 KiB, 200 MB in all.
+/// A value of 10 KiB. The replies with this value have a total length of 200 MB.
 const VALUE: [u8; 10 << 10] = [b'v'; 10 << 10];
 
-/// Returns a server whose clients' buffers may take `share` bytes.
+/// Returns a server with at most `share` bytes of clients' buffers.
 fn start(share: u64) -> Running {
     let running = start_with(local());
     let share = format!("CONFIG SET maxmemory-clients {share}");

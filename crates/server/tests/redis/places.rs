@@ -1,4 +1,4 @@
-//! Places in sorted sets, small and large, with the replies of Redis 7.0.15.
+//! Tests of geographic places (GEO commands) in small and large sorted sets. The replies are from Redis 7.0.15.
 
 use super::client::start;
 
@@ -136,8 +136,8 @@ fn places_have_the_errors_of_redis() {
     ]);
 }
 
-/// There are many members and few different distances. So the order of members in a reply depends only on the
-/// form of the search.
+/// Many members have equal distances, so the distances alone do not decide the order of a reply. The order must not
+/// depend on the size of the set.
 #[test]
 fn a_large_set_of_places_answers_as_a_small_one() {
     let running = start();

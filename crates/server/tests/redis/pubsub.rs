@@ -1,4 +1,4 @@
-//! Channels, patterns, and events of keys.
+//! Tests of channels, patterns, and events of keys.
 
 use super::client::{Client, Running, start};
 use std::net::TcpStream;
@@ -152,8 +152,8 @@ fn a_key_whose_time_is_over_is_told_of_when_it_is_removed() {
     assert_eq!(listener.read(), message);
 }
 
-/// Between commands no client counts as the running one. So a message to the client of the last command goes to
-/// its connection at once, and does not wait for the client's next command.
+/// After a command has ended, the server no longer treats the command's client as busy. So a message to this client
+/// goes to the connection at once, and does not wait for the client's next command.
 #[test]
 fn the_client_of_the_last_command_hears_of_a_key_that_is_removed_by_itself() {
     let running = start();

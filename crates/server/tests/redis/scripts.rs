@@ -1,4 +1,4 @@
-//! Scripts over real sockets: one transaction each.
+//! Tests of scripts over real sockets. Each script is one transaction.
 
 use super::client::{Client, local, small, start};
 use perdura_server::Server;
@@ -31,7 +31,7 @@ fn a_script_that_declares_no_key_reaches_all_of_them_in_one_transaction() {
     );
 }
 
-/// Returns the processor time that the server's loop has taken, seconds.
+/// Returns the processor time that the server's loop has taken, in seconds.
 pub(super) fn loop_seconds(client: &mut Client<TcpStream>) -> f64 {
     let info = client.send("INFO cpu");
     let of = |name: &str| {
@@ -53,13 +53,13 @@ fn all_attempts_of_a_script_have_one_second_together() {
         let reply = eval(&mut client, source);
         (reply, loop_seconds(&mut client) - before)
     };
-    // The figure has steps of a few milliseconds.
+    // The measured time has steps of a few milliseconds, so `max` keeps it from being 0.
     let long = "for i = 1, 1e7 do end return 1";
     let (_, new) = timed(long);
     let (_, took) = timed(long);
     let most = 0.6 / took.min(new).max(0.005);
-    // The script uses keys that it has not declared, and only after more than half a second. Each key of a new
-    // partition makes it run again. So every run has used more than half a second.
+    // The script first computes for more than half a second, and then uses keys that it has not declared. Each key in a
+    // further partition makes the script run again. So every run takes more than half a second.
     let late = format!(
         "for i = 1, 1e7 * {most:.1} do end for i = 1, 12 do redis.call('GET', 'late' .. i) end while true do end"
     );
@@ -154,8 +154,8 @@ fn a_script_in_a_block_is_part_of_it() {
     ]);
 }
 
-/// A program for queues uses such a script to read the memory of its tasks. The script also reads keys that it
-/// does not declare.
+/// Job-queue programs call MEMORY USAGE in a script to read the memory that their tasks take. The script also reads
+/// keys that it does not declare.
 #[test]
 fn memory_usage_in_a_script_sees_what_the_script_wrote() {
     let running = start();
@@ -206,7 +206,7 @@ fn what_a_script_may_not_do_is_refused_with_the_words_of_redis() {
             "{reply}"
         );
     }
-    // A command that would wait behaves as if its time was over.
+    // Instead of waiting, a blocking command replies as if its timeout had passed.
     assert_eq!(
         eval(
             &mut client,
@@ -261,7 +261,7 @@ fn messages_and_events_leave_once_and_after_the_commit() {
     let (mut client, mut listener) = (running.connect(), running.connect());
     client.expect(&[("CONFIG SET notify-keyspace-events KA", "+OK")]);
     listener.expect(&[("PSUBSCRIBE *", "[\"psubscribe\", \"*\", :1]")]);
-    // The keys are in several partitions, and none is declared, so the script runs more than once.
+    // The script writes undeclared keys in several partitions, so it runs more than once.
     let source = "redis.call('PUBLISH', 'c', 'm') for i = 1, 5 do redis.call('SET', 'k' .. i, i) end return 1";
     assert_eq!(eval(&mut client, source), ":1");
     let undone = "redis.call('PUBLISH', 'c', 'never') redis.call('SET', 'k9', 1) return string.rep('x', 2^30)";
@@ -340,7 +340,8 @@ fn the_commands_of_a_script_are_counted_and_shown() {
 fn the_same_time_and_seed_for_a_script_that_runs_again() {
     let running = start();
     let mut client = running.connect();
-    // Repeated runs see the same numbers, so the stored values are those that each run would have written.
+    // Repeated runs get the same random numbers and time. So all keys hold the same values, although different runs
+    // may have written them.
     let source = "local a, b = math.random(1e9), redis.call('TIME') for i = 1, 20 do redis.call('RPUSH', 'k' .. i, a, \
                   b[1] .. b[2]) end return redis.call('LRANGE', 'k20', 0, -1)";
     let reply = eval(&mut client, source);

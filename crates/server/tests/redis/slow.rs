@@ -1,5 +1,5 @@
-//! Figures and notes about commands: SLOWLOG, LATENCY, INFO's figures, MEMORY, DEBUG. Also the replies to
-//! requests about other servers, which this server does not have.
+//! Tests of SLOWLOG, LATENCY, MEMORY, DEBUG, and INFO's figures about commands. Also tests the replies to requests
+//! about replicas and Redis clusters, which this server does not have.
 
 use super::client::{Client, local, start, start_with};
 use perdura_server::{DebugAccess, ServerOptions};
@@ -205,20 +205,20 @@ fn clients_that_are_all_heavy_at_once_do_not_share_one_round() {
     for client in &mut clients {
         assert_eq!(client.send("PING"), "+PONG");
     }
-    // A busy machine may stretch one round, but hardly one in each of three attempts.
+    // On a busy machine, a long round may spoil one attempt, but hardly all three.
     let apart = (0..3).any(|_| heavy_at_once_take_rounds(&mut control, &mut clients));
     assert!(apart, "all were one round, three times");
 }
 
-/// Makes all clients send a request at the same time, each of 5 ms. Returns whether the requests are spread
-/// over several rounds.
+/// Makes all clients send a request at the same time. Each request takes 5 ms. Returns whether the event loop spread
+/// the requests over several rounds.
 fn heavy_at_once_take_rounds(
     control: &mut Client<TcpStream>,
     clients: &mut [Client<TcpStream>],
 ) -> bool {
     control.expect(&[("CONFIG RESETSTAT", "+OK")]);
     let began = Instant::now();
-    // All clients become ready while the loop runs the sleep of `control`.
+    // While the event loop runs the sleep of `control`, all clients become ready.
     control.push(&[b"DEBUG", b"SLEEP", b"0.05"]);
     for client in &mut *clients {
         client.push(&[b"DEBUG", b"SLEEP", b"0.005"]);

@@ -1,4 +1,4 @@
-//! A server over a log whose disk does not finish its syncs until the test allows it.
+//! Tests of a server with a slow log disk: a sync ends only when the test allows it.
 
 use super::client::{Client, Running, local, small};
 use perdura::files;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The gate of syncs: whether it is shut, and the number of syncs that wait.
+/// A gate that stops syncs. `state` holds whether the gate is shut, and how many syncs wait at it.
 #[derive(Default)]
 struct Gate {
     state: Mutex<(bool, usize)>,
@@ -156,7 +156,7 @@ fn the_gated_disk_conforms() {
     });
 }
 
-/// Returns whether a reply comes within a tenth of a second, while the gate is shut.
+/// Returns whether the server sends a reply within a tenth of a second.
 fn is_answered(client: &mut Client<TcpStream>) -> bool {
     let socket = client.socket();
     let limit = |ms| Some(Duration::from_millis(ms));
@@ -186,8 +186,8 @@ fn write_unsynced(running: &Running, gate: &Gate) -> Client<TcpStream> {
     client
 }
 
-/// An invalidation shows a write, so it waits for the disk like the write's own reply. If a key is only removed
-/// from the full table, its invalidation waits for nothing.
+/// An invalidation reveals a write, so it waits for the disk like the write's own reply. If the tracking table is full
+/// and drops a key, the invalidation of this key waits for nothing.
 #[test]
 fn no_invalidation_leaves_before_the_write_that_it_tells_of_is_durable() {
     for options in ["", "BCAST", "BCAST PREFIX k", "NOLOOP"] {
@@ -243,7 +243,7 @@ fn a_half_closed_client_gets_its_replies_when_the_log_has_caught_up() {
     let filling_id = filler.send("CLIENT ID").replace(':', "");
     gate.set_shut(true);
     let mut control = running.connect();
-    // A complete request that has not run is counted in its client's `qbuf`.
+    // A client's `qbuf` counts a complete request until it runs.
     let kept = |control: &mut Client<TcpStream>, own: &str, least: usize| {
         let list = control.send(&format!("CLIENT LIST ID {own}"));
         let mut words = list
@@ -254,7 +254,7 @@ fn a_half_closed_client_gets_its_replies_when_the_log_has_caught_up() {
     };
     let mut client = running.connect();
     let mut filling = 0_u8;
-    // This fills the log until it is so far behind that a write waits before it runs.
+    // This loop fills the log until the log is so far behind that a write waits before it runs.
     loop {
         filling += 1;
         assert!(filling < 60, "the log is never behind");

@@ -1,4 +1,4 @@
-//! Sorted sets, small and large, with the replies of Redis 7.0.15.
+//! Tests of small and large sorted sets. The replies are from Redis 7.0.15.
 
 use super::client::start;
 
@@ -164,7 +164,8 @@ fn sorted_sets_have_the_errors_of_redis() {
     ]);
 }
 
-/// Sends equal commands to a sorted set in the row of its key, and to a sorted set whose members are rows.
+/// Sends the same commands to a small and a large sorted set. The small set is in its key's row; each member of the
+/// large set has a row.
 #[test]
 fn a_large_sorted_set_answers_as_a_small_one() {
     let running = start();

@@ -1,4 +1,5 @@
-//! Streams: clients that wait for entries, the deliveries of a group, and its state after a restart.
+//! Tests of streams: clients that wait for entries, deliveries to a group's consumers, and a group's state after a
+//! restart.
 
 use super::client::{Client, start};
 use super::durability::started;

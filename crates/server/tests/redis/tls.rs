@@ -1,4 +1,4 @@
-//! TLS, with certificates made by the test.
+//! Tests of TLS, with certificates that the tests make.
 
 use super::client::{Client, Running, encode, local, start_with};
 use perdura_server::{ServeError, Server, ServerOptions, TlsAuthClients};
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 type Secure = Client<StreamOwned<ClientConnection, TcpStream>>;
 
-/// A directory with certificates of a root, of `localhost` and of a client.
+/// A directory with the certificates of a root, of the server `localhost` and of a client.
 struct Papers {
     dir: TempDir,
 }
@@ -90,7 +90,7 @@ impl Papers {
     }
 }
 
-/// Names a certificate. Certificates with equal names would be treated as self-signed ones.
+/// Gives a certificate its own name. Certificates with equal names would be treated as self-signed.
 fn named(params: &mut CertificateParams, name: &str) {
     params.distinguished_name.push(DnType::CommonName, name);
 }
@@ -189,7 +189,7 @@ fn who_speaks_no_tls_or_breaks_it_is_closed_and_nobody_else_notices() {
     let mut inputs = vec![
         b"*1\r\n$4\r\nPING\r\n".to_vec(),
         vec![0x16, 3, 1, 0xff, 0xff],
-        // This is the beginning of a hello of 16 MB.
+        // This record begins a hello that claims a length of 16 MB.
         [
             &[0x16, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff][..],
             &[0; 16_379],
@@ -204,7 +204,7 @@ fn who_speaks_no_tls_or_breaks_it_is_closed_and_nobody_else_notices() {
     }
     for input in inputs {
         let mut socket = dial(&running);
-        // The server may close before the end.
+        // The server may close the connection before it has read all input.
         let _ = std::io::Write::write_all(&mut socket, &input);
         let _ = socket.shutdown(Shutdown::Write);
         let mut answer = Vec::new();
@@ -227,7 +227,7 @@ fn clients_show_certificates_where_they_must() {
     let mut bare = papers.connect(&running, false);
     bare.push(&[b"PING"]);
     assert_eq!(bare.read(), "closed");
-    // A certificate of another root is treated like a missing one.
+    // The server treats a certificate of another root like a missing one.
     let others = Papers::new();
     for name in ["client.pem", "client.key"] {
         std::fs::copy(others.path(name), papers.path(name)).expect("a copy");

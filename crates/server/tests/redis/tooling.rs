@@ -1,4 +1,4 @@
-//! The requests of tools, client libraries and tear-downs of test suites, which were written for Redis only.
+//! Tests of requests that tools, client libraries and the tear-downs of test suites send because they expect Redis.
 
 use super::client::{Client, start};
 use std::net::TcpStream;
@@ -87,7 +87,7 @@ fn what_looks_for_the_version_in_lolwut_finds_it() {
     assert!(reply.contains("Redis ver. 7.0"), "{reply}");
 }
 
-/// Returns a field of CLIENT LIST's line about a client.
+/// Returns a field from a client's line in the reply to CLIENT LIST.
 fn field(line: &str, name: &str) -> usize {
     let values = line.split_whitespace();
     let value = values.filter_map(|word| word.strip_prefix(name)).next();

@@ -1,4 +1,5 @@
-//! Client-side caches, with the replies of Redis 7.0.15: the reported changes, their receivers and their times.
+//! Tests of client-side caches: which changes the server reports, to which clients, and when. The replies are from
+//! Redis 7.0.15.
 
 use super::client::{Client, Running, start};
 use std::net::TcpStream;
@@ -73,7 +74,7 @@ fn tracking(running: &Running, options: &str) -> Tcp {
     client
 }
 
-/// Returns all messages to a client before the reply to a PING.
+/// Sends a PING, and returns all messages that the client receives before the reply.
 fn told(client: &mut Tcp) -> Vec<String> {
     client.push(&[b"PING", b"there"]);
     let mut told = Vec::new();
@@ -120,12 +121,12 @@ fn a_reader_is_told_once_of_each_key_that_changes() {
         [changed(&["b"]), changed(&["a"]), changed(&["h"])]
     );
     assert_eq!(writer.figure("tracking_total_keys"), 0);
-    // Tracking does not distinguish databases, and a removed key counts as changed.
+    // Tracking does not distinguish databases, and removing a key counts as a change.
     reader.expect(&[("GET k", "\"w\""), ("GET a", "\"2\"")]);
     writer.expect(&[("SELECT 3", "+OK"), ("SET k v", "+OK"), ("SELECT 0", "+OK")]);
     writer.expect(&[("RENAME a z", "+OK"), ("DEL z", ":1")]);
     assert_eq!(told(&mut reader), [changed(&["k"]), changed(&["a"])]);
-    // The keys of a script are those that its caller names.
+    // For a script, the server tracks the keys that the caller names.
     reader.call(&[
         b"EVAL",
         b"return redis.call('GET', KEYS[1])",
@@ -134,7 +135,7 @@ fn a_reader_is_told_once_of_each_key_that_changes() {
     ]);
     writer.expect(&[("SET scripted v", "+OK")]);
     assert_eq!(told(&mut reader), [changed(&["scripted"])]);
-    // A client that no longer tracks, and one that has left, get no report.
+    // The server reports nothing to a client that has turned tracking off, or to a client that has disconnected.
     reader.expect(&[("GET k", "\"w\""), ("CLIENT TRACKING OFF", "+OK")]);
     let mut leaving = tracking(&running, "");
     assert_eq!(leaving.send("GET k"), "\"w\"");
@@ -303,7 +304,7 @@ fn a_key_that_the_purge_removes_has_changed() {
     client.expect(&[("GET k", "nil")]);
 }
 
-/// Beyond its limit the table forgets keys, and informs their readers.
+/// A table over its limit forgets keys and notifies the readers of the forgotten keys.
 #[test]
 fn the_table_is_bounded_and_no_reader_is_left_in_the_dark() {
     let running = start();

@@ -1,10 +1,10 @@
-//! WATCH: the changes that make EXEC reply null, and those that do not.
+//! Tests of WATCH: changes that make EXEC reply null, and changes that do not.
 
 use super::client::{Client, Running, start};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Watches `keys`, lets another client send `between`, and returns the reply of EXEC.
+/// Watches `keys` in one client, sends `between` from a second client, and returns the first client's reply to EXEC.
 fn exec_after(running: &Running, keys: &str, between: &[&str]) -> String {
     let (mut client, mut other) = (running.connect(), running.connect());
     assert_eq!(client.send(&format!("WATCH {keys}")), "+OK");
@@ -84,7 +84,7 @@ fn a_client_that_changes_its_own_key_is_refused_too() {
 fn a_key_that_expires_meanwhile_has_changed() {
     let running = start();
     let mut client = running.connect();
-    // Both requests are in one write. So the key is watched before it expires, however long the first reply takes.
+    // Both requests arrive in one write. So the key is watched before it expires, however long the first reply takes.
     client.write(b"SET k 1 PX 100\r\nWATCH k\r\n");
     assert_eq!([client.read(), client.read()], ["+OK", "+OK"]);
     begin(&mut client);

@@ -1,5 +1,5 @@
-//! The character of a run in archive mode: the sizes of the archive's runs, the moments that merging keeps,
-//! and the odds of each kind of step.
+//! The character of a simulation in archive mode. It consists of the odds of each kind of step, the moments that
+//! merging keeps, and the sizes of the archive's runs. These runs are files. The seed determines the character.
 
 use fastrand::Rng;
 
@@ -8,44 +8,43 @@ use crate::swarm::{Swarm, pick, shift, sometimes};
 /// The character of a run in archive mode.
 #[derive(Debug, Clone)]
 pub(crate) struct Character {
-    /// The approximate bytes of the records in one run of the archive.
+    /// The approximate number of bytes of records in one of the archive's runs, which are files.
     pub workspace_bytes: usize,
-    /// The number of runs that one merge combines.
+    /// The number of the archive's runs that one merge combines.
     pub fan_in: usize,
-    /// Merging keeps each moment whose epoch is a multiple of this number. `None`: merging combines no
-    /// records.
+    /// Merging keeps each moment with an epoch that is a multiple of this number. `None`: merging keeps every moment.
     pub grain: Option<u64>,
-    /// The most steps that the archiver, or another part of the archive, takes in a row.
+    /// The maximum number of steps that the archiver, the merger or the agent takes in a row.
     pub stride: u32,
-    /// Odds that the newest image rots before a restart, of 100.
+    /// Odds, out of 100, that the newest image rots before a restart.
     pub rots: u8,
-    /// Odds that a step of the run is a step of the archive, of 100.
+    /// Odds, out of 100, that a step of the run is a step of the archive.
     pub share: u8,
-    /// Odds of the kinds of step.
+    /// Odds of each kind of archive step.
     pub odds: Odds,
-    /// Odds that a crash of the database also crashes the archive's disk, of 100.
+    /// Odds, out of 100, that a crash of the database also crashes the archive's disk.
     pub together: u8,
-    /// Odds that a life ends with the loss of the database's disks, of 100.
+    /// Odds, out of 100, that a life ends with the loss of the database's disks.
     pub losses: u8,
-    /// Odds that a restore is interrupted, of 100.
+    /// Odds, out of 100, that a restore is interrupted.
     pub interrupted: u8,
-    /// The most bytes of log in the backlog while the archive is unavailable. `None`: the run has no backlog,
-    /// and the log keeps everything.
+    /// The maximum number of bytes of log that the backlog holds while the archive is unavailable. `None`: the run has
+    /// no backlog, and the log keeps everything.
     pub backlog: Option<u64>,
 }
 
-/// Odds of the kinds of step, as weights.
+/// Odds of the kinds of archive step, as weights.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Odds {
     /// The archiver takes a step.
     pub archive: u32,
-    /// The archiver is asked to end its run.
+    /// The archiver is made to end its current run.
     pub cut: u32,
     /// The merger takes a step.
     pub merge: u32,
     /// A backup begins or continues.
     pub back_up: u32,
-    /// The agent starts, merges, or is killed.
+    /// The agent (a process that merges) starts, merges, or is killed.
     pub agent: u32,
     /// A moment is restored and compared with the model.
     pub drill: u32,
@@ -80,8 +79,8 @@ impl Odds {
 }
 
 impl Character {
-    /// Draws the character of a seed. Also makes the client's values smaller, because a restore writes page
-    /// by page.
+    /// Chooses the character at random, with `rng`. Also makes the client's values smaller, so that a restore has fewer
+    /// pages to write.
     pub(crate) fn draw(rng: &mut Rng, swarm: &mut Swarm) -> Character {
         swarm.medium = swarm.medium.min(10);
         swarm.large = if rng.u8(0..8) == 0 { swarm.large } else { 0 };
@@ -91,7 +90,7 @@ impl Character {
         swarm.course.crashes = pick(rng, &[2, 3, 4, 6]);
         swarm.odds.begin *= 3;
         swarm.odds.sweep *= 2;
-        // The product's mode compares snapshots page by page.
+        // The product's mode already compares snapshots page by page.
         swarm.odds.snapshot = 0;
         assert!(swarm.course.crashes > 0, "a run has a crash");
         Character {

@@ -1,4 +1,4 @@
-//! The loss of the database's disks, after which a restore from the archive makes the next life.
+//! The loss of the database's disks. A restore from the archive then begins the next life.
 
 use perdura_archive::Store;
 use perdura_base::Epoch;
@@ -13,11 +13,11 @@ use super::restoring::Wish;
 use super::timeline::Timeline;
 use super::world::{Ancestor, ArchiveWorld};
 
-/// The most lost databases whose archives are checked again.
+/// The maximum number of lost databases whose archives the run still checks.
 const ANCESTORS_MAX: usize = 3;
 
 impl ArchiveWorld {
-    /// Loses the disks before some restarts, if the archive can restore the database.
+    /// Makes the database lose all disks before some restarts, if the archive can restore the database.
     pub(crate) fn lose(&mut self) -> Check {
         if !self.told.exists
             || self.told.backups.is_empty()
@@ -41,8 +41,7 @@ impl ArchiveWorld {
                 self.told.epoch
             ));
         }
-        // The archive may hold transactions of the last life that are durable but were never
-        // acknowledged.
+        // The archive may hold transactions of the last life that were durable but never acknowledged.
         let mut timeline = self.timeline.clone();
         let runs = store.readable_runs();
         let runs = runs.map_err(|error| format!("the runs of a lost database: {error}"))?;
@@ -56,7 +55,7 @@ impl ArchiveWorld {
         };
         let plan = match self.plan(&wish) {
             Ok(plan) => plan,
-            // Merging has removed the moment.
+            // The drawn moment is gone, because merging has removed it.
             Err(_) if target.is_some() => return Ok(()),
             Err(error) => return Err(format!("the restore of a lost database: {error}")),
         };
@@ -100,8 +99,8 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// Damages the newest of two images before some restarts. The next life then starts from the older image,
-    /// although the archive may have a backup of the newest.
+    /// Damages the newer image before some restarts, if both images are complete. The next life then starts from the
+    /// older image, although the archive may have a backup of the newer image.
     pub(crate) fn rot_image(&mut self) -> Check {
         if self.rng.u8(0..100) >= self.character.rots {
             return Ok(());
@@ -122,7 +121,8 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// Draws the moment at which the next life begins: mostly the last moment.
+    /// Chooses, at random, the moment to restore. The next life begins at this moment. `None`, the most frequent
+    /// result, means the archive's last moment.
     fn draw_target(&mut self, timeline: &Timeline, held: Epoch) -> Option<Epoch> {
         let epochs = timeline.epochs(&Model::default());
         if self.rng.bool() || epochs.is_empty() {

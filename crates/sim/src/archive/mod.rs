@@ -1,22 +1,23 @@
 //! The world of the archive: the product with its archive on a separate disk.
 //!
-//! The client writes and reads as in the product's mode, on disks that fail. Between the client's steps come
-//! those of the archiver, the merger, a backup and an agent in another process. They work on the archive's
-//! disk. This disk can fail, become unavailable for a while, or lose power, alone or together with the
-//! database. A life ends in a crash, or with the loss of all of the database's disks. After such a loss a
-//! restore makes the next life, at the last moment that the archive holds or at an earlier one.
+//! The client writes and reads as in the product's mode, on disks that fail. Between the client's steps, the archiver,
+//! the merger, a backup and an agent take steps. The agent runs in a separate process. All four work on the archive's
+//! disk. This disk can fail, become unavailable for a while, or lose power, alone or together with the database. A life
+//! lasts from a restart to a crash, or to the loss of all disks of the database. After a loss of all disks, a restore
+//! begins the next life, at the archive's last moment or at an earlier moment.
 //!
-//! Each restored database is compared with the state of its moment, even if that moment lies in an earlier
-//! life. After each crash of the archive's disk, everything that the archive has acknowledged must be there.
+//! The simulator compares each restored database with the oracle's state at the restored moment, even if this moment
+//! lies in an earlier life. After each crash of the archive's disk, the simulator checks that all acknowledged data is
+//! still in the archive.
 //!
 //! | module | one idea |
 //! |---|---|
-//! | `character` | the character of a run |
+//! | `character` | the character of a run: its randomly chosen settings |
 //! | `timeline` | the oracle: the state of each epoch, across lives |
-//! | `world` | the parts of a run, and its place in the loop |
+//! | `world` | the state of a run, and the functions that the simulator's loop calls |
 //! | `steps` | the steps of archiver, merger, backup and agent, and the explanations of their failures |
 //! | `store` | the archive's disk: power cuts, absence, and what it must hold afterwards |
-//! | `restoring` | restores of a moment, and their comparison |
+//! | `restoring` | restores of moments, and comparisons of the results with the oracle |
 //! | `loss` | the loss of the database's disks, and the restore that makes the next life |
 
 mod character;

@@ -18,20 +18,20 @@ use crate::report::Check;
 use super::timeline::Timeline;
 use super::world::ArchiveWorld;
 
-/// At the end of a run every moment of the archive is restored if there are at most this many.
+/// Some runs end by restoring every moment of the archive, if there are at most this many moments.
 const EVERY_MAX: usize = 24;
 
-/// The database, the moment and the backup of one restore.
+/// The database, the moment and the backup that one restore uses.
 pub(crate) struct Wish {
     pub uuid: Uuid,
     /// `None`: the last moment.
     pub target: Option<Epoch>,
-    /// `None`: the nearest backup that serves.
+    /// `None`: the nearest backup that can restore the moment.
     pub backup: Option<BackupId>,
 }
 
-/// Returns the first moment that this archive must be able to restore. If the database was itself restored at
-/// a moment, that moment and all earlier ones belong to the archive of its parent.
+/// Returns the first moment that this archive must be able to restore. A database that a restore made has a parent. The
+/// moment of that restore, and all earlier moments, belong to the parent's archive.
 fn first_moment(manifest: &Manifest) -> Epoch {
     let parent = manifest.parent.map(|parent| Epoch(parent.epoch.0 + 1));
     manifest.begin.max(parent.unwrap_or_default())
@@ -52,7 +52,7 @@ impl ArchiveWorld {
             .collect()
     }
 
-    /// Returns a plan for a restore, made from the archive's disk.
+    /// Reads the archive's disk and returns a plan for the restore.
     pub(crate) fn plan(&self, wish: &Wish) -> Result<RestorePlan, Error> {
         let store = Store::read_only(self.store.life(), &wish.uuid)?;
         let Some(id) = wish.backup else {
@@ -63,7 +63,7 @@ impl ArchiveWorld {
         RestorePlan::new(backup, runs, wish.target)
     }
 
-    /// Restores onto empty disks.
+    /// Restores a database onto these empty disks.
     pub(crate) fn restore_onto(
         &mut self,
         plan: &RestorePlan,
@@ -100,8 +100,8 @@ impl ArchiveWorld {
         self.restore_one(uuid, &timeline, &model).map(drop)
     }
 
-    /// Returns whether a moment must be restorable: merging keeps this moment, and the archive
-    /// holds its epoch.
+    /// Returns whether a moment must be restorable: merging keeps it, and its epoch lies between the archive's
+    /// `begin` and `held`.
     fn is_promised(
         &self,
         epoch: Epoch,
@@ -114,7 +114,7 @@ impl ArchiveWorld {
         begin <= epoch && epoch <= held && is_kept
     }
 
-    /// Restores a moment drawn by the seed. Returns whether the archive had that moment.
+    /// Restores a randomly chosen moment. Returns whether the archive had that moment.
     pub(crate) fn restore_one(
         &mut self,
         uuid: Uuid,
@@ -163,7 +163,7 @@ impl ArchiveWorld {
         Ok(true)
     }
 
-    /// Restores a target and compares the result with the expected state.
+    /// Restores the moment of `wish` and compares the result with the expected state.
     pub(crate) fn restore_and_compare(
         &mut self,
         wish: &Wish,
@@ -211,13 +211,13 @@ impl ArchiveWorld {
         self.check_digest(&core, report.epoch.0, report.parent == self.uuid())
     }
 
-    /// Compares the digests of the restored and the running database. Does so only if the running database
-    /// has everything durable and the restored moment is its last.
+    /// Compares the digests of the restored and the running database. Does so only if the restored moment is the last
+    /// moment of the running database, and everything in the running database is durable.
     fn check_digest(&mut self, core: &Core, epoch: u64, is_own: bool) -> Check {
         let Some(live) = &self.world.machine.engine else {
             return Ok(());
         };
-        // For the archive of an ancestor, the comparison of rows is enough.
+        // For an ancestor's archive, `restore_and_compare` has compared the rows, which is enough.
         if !is_own || self.stopped || !live.is_idle() || epoch < live.durable() {
             return Ok(());
         }
@@ -236,8 +236,8 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// Interrupts a restore by a power cut at some I/O. The disks must then hold no database, one that an
-    /// open refuses, or the whole restored database.
+    /// Cuts the power during a restore, after a random number of disk operations. The disks must then hold no database,
+    /// a database that cannot be opened, or the whole restored database.
     fn interrupt(&mut self, plan: &RestorePlan, expected: &State) -> Check {
         let disks = self.empty_disks();
         let cut = self.rng.u64(1..=30).min(self.rng.u64(1..=30));
@@ -279,8 +279,8 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// Archives everything at the end of a run. The last moment of the archive must then equal the live
-    /// state. In a small history every moment is restored.
+    /// Archives everything at the end of a run. The last moment of the archive must then equal the live state. If the
+    /// archive has few moments, some runs restore every moment.
     pub(crate) fn archive_all(&mut self) -> Check {
         self.is_gone = false;
         self.mend_store()?;

@@ -1,5 +1,5 @@
-//! The steps of the archive in a life. The seed draws whether archiver, merger, backup or agent takes the
-//! next step.
+//! The steps of the archive within a life. The seed decides whether the archiver, the merger, a backup or the agent
+//! takes the next step.
 
 use std::sync::Arc;
 
@@ -29,21 +29,21 @@ pub(crate) struct Backing {
 }
 
 enum Stage {
-    /// The image is being copied, and is held until the copy ends.
+    /// The image is being copied, and the pin holds it until the copy ends.
     Copy(Box<BackupCopy>, Pin),
     /// The backup waits until the archive holds the log up to the image's end.
     Wait(BackupSummary),
     Publish(Box<Publication>, BackupSummary),
 }
 
-/// Another process, which has access to the archive's directory alone.
+/// A simulated process that merges. It can access only the archive's directory.
 pub(crate) struct Agent {
     store: Arc<Store>,
     merger: Option<Merger>,
 }
 
 impl ArchiveWorld {
-    /// Takes a step of the archive, drawn by the run's odds.
+    /// Takes a step of the archive. Its kind is chosen at random, by the odds in the character.
     pub(crate) fn archive_step(&mut self) -> Check {
         if self.is_gone && self.rng.u8(0..4) == 0 {
             return self.store_absence();
@@ -94,7 +94,7 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// Takes a step of the archiver. `None`: the step failed, and an injected fault explains that.
+    /// Takes a step of the archiver. Returns `None` if the step failed and an injected fault explains the failure.
     pub(crate) fn archiver_step(&mut self) -> Check<Option<ArchiverStep>> {
         let (Some(archiving), Some(core)) = (&mut self.archiving, &self.world.machine.engine)
         else {
@@ -142,8 +142,9 @@ impl ArchiveWorld {
                         end <= core.wal().durable(Rung::Disk).0,
                         "a run has epochs that are durable"
                     );
-                    // A database that could not read its archive may not know its end. Its backlog then gets epochs
-                    // that the archive has, also while it is being drained. The drain leaves them out.
+                    // A database that could not read its archive may not know where the archive ends. Its backlog then
+                    // also gets epochs that the archive already has, even while the backlog moves to the archive. The
+                    // move leaves these epochs out.
                     let in_archive = archiving.lent().get().is_some();
                     assert!(
                         self.told.kept < end || !in_archive,
@@ -160,7 +161,8 @@ impl ArchiveWorld {
         }
     }
 
-    /// Ends the backup and takes steps of the merger, so that both release an archive that has failed.
+    /// Makes the backup and the merger release an archive that has failed: ends the backup, and takes steps of the
+    /// merger.
     fn let_go(&mut self) -> Check {
         self.end_backup();
         self.merger_steps()?;
@@ -263,8 +265,8 @@ impl ArchiveWorld {
         };
         let image = pin.anchor().image(pin.slot());
         let manifest = store.manifest();
-        // The product takes a checkpoint before a backup. So its image is new and not older than
-        // the archive; other images are skipped.
+        // The product takes a checkpoint before a backup, so its image is new and not older than the archive. This
+        // function skips an image that already has a backup or is older than the archive.
         let is_older = image.begin_epoch.is_none_or(|begin| begin < manifest.begin);
         if is_older || manifest.backups().any(|id| id.k == image.k) {
             return Ok(());
@@ -288,7 +290,7 @@ impl ArchiveWorld {
         }
     }
 
-    /// Takes a step of a backup. `None`: the backup has ended.
+    /// Takes a step of a backup. Returns `None` when the backup has ended.
     fn advance_backup(&mut self, store: &Arc<Store>, stage: Stage) -> Check<Option<Stage>> {
         match stage {
             Stage::Copy(copy, _) if self.rng.u8(0..100) == 0 => {

@@ -1,4 +1,4 @@
-//! The archive's disk: its faults, its absence, its power cuts, and what it must hold afterwards.
+//! The archive's disk: faults, absence, power cuts, and the content that must survive.
 
 use perdura_archive::Store;
 use perdura_base::Error;
@@ -11,7 +11,7 @@ use crate::report::Check;
 use super::world::ArchiveWorld;
 
 impl ArchiveWorld {
-    /// Returns the number of faults of the archive's disk that have struck so far.
+    /// Returns how many faults of the archive's disk have struck so far.
     fn store_faults(&self) -> u64 {
         self.store.faults_struck()
     }
@@ -26,12 +26,11 @@ impl ArchiveWorld {
     /// Sometimes abandons the backup.
     ///
     /// # Errors
-    /// A contradiction, if nothing explains the error.
+    /// A contradiction, if no fault explains the error.
     pub(crate) fn store_failed(&mut self, step: &str, error: &Error) -> Check {
         let is_explained = self.store_may_fail()
             || self.faults_struck() > self.faults_before
-            // A failed publication has stopped the archive's store until the archiver opens the
-            // store again.
+            // A failed publication stops the archive's store until the archiver reopens it.
             || matches!(error, Error::LogFull(_) | Error::Stopped(_));
         if error.family() == Family::Corruption || !is_explained {
             return Err(format!("{step}: {error}"));
@@ -61,7 +60,7 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// Crashes the machine of the archive's disk. An agent on this machine dies too.
+    /// Crashes the machine that has the archive's disk. An agent on this machine dies too.
     fn cut_store_power(&mut self) {
         self.agent = None;
         self.close_archive();
@@ -82,8 +81,8 @@ impl ArchiveWorld {
         }
     }
 
-    /// Simulates the effect of a database crash on the archive: the dead process has closed it, and its disk
-    /// may have lost power too.
+    /// Simulates the effect of a database crash on the archive. The dead process no longer has the archive open, and
+    /// the archive's disk may have lost power too.
     pub(crate) fn store_crashes_too(&mut self) {
         self.close_archive();
         if self.rng.u8(0..100) < self.character.together {
@@ -126,8 +125,8 @@ impl ArchiveWorld {
         Ok(())
     }
 
-    /// Checks that everything that the archive has acknowledged is there: its runs up to the epoch, its backups, and
-    /// each file that the newest manifest names. The archive's disk must have power and no fault.
+    /// Checks that the archive has all acknowledged data: the runs up to the acknowledged epoch, the backups, and each
+    /// file that the newest manifest names. The archive's disk must have power and no fault.
     pub(crate) fn check_told(&mut self) -> Check {
         if !self.told.exists || self.engine.is_none() {
             return Ok(());

@@ -1,21 +1,20 @@
 //! The oracle of the archive: the state of each epoch, across all lives of a database.
 //!
-//! The model of the product's mode forgets at each restart everything that came before it. The timeline keeps it: a
-//! list of the transactions that survived, each with its epoch. It shares no code with the engine.
+//! [`Model`] forgets the earlier history at each restart. The timeline keeps that history: a list of the transactions
+//! that survived, each with its epoch. The timeline shares no code with the engine.
 
 use std::collections::BTreeSet;
 
 use crate::model::{Change, Model, State, apply};
 
-/// The transactions of a database that no crash has undone.
+/// All transactions of a database's ended lives, except the transactions that a crash has undone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Timeline {
     past: Vec<(u64, Vec<Change>)>,
 }
 
 impl Timeline {
-    /// Adds the transactions of an ended life that a restart has brought back: all with epochs up to
-    /// `durable`.
+    /// Adds the surviving transactions of an ended life: all transactions with epochs up to `durable`.
     pub(crate) fn keep(&mut self, model: &Model, durable: u64) {
         let survived = model
             .history()
@@ -37,7 +36,8 @@ impl Timeline {
         );
     }
 
-    /// Returns the state at an epoch of this life, whose model is `model`, or of an earlier life.
+    /// Returns the state at `epoch`. The epoch may lie in this life or in an earlier life. `model` has this life's
+    /// transactions.
     pub(crate) fn state_at(&self, epoch: u64, model: &Model) -> State {
         let mut state = State::new();
         let all = self.past.iter().chain(model.history());
@@ -47,7 +47,7 @@ impl Timeline {
         state
     }
 
-    /// Returns every epoch in which a row changed.
+    /// Returns every epoch with a changed row.
     pub(crate) fn epochs(&self, model: &Model) -> BTreeSet<u64> {
         let all = self.past.iter().chain(model.history());
         all.map(|(epoch, _)| *epoch).collect()

@@ -1,4 +1,4 @@
-//! The parts of a run of the archive, and its place in the simulator's loop.
+//! The state of a run in the world of the archive, and the functions that the simulator's loop calls.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -26,26 +26,26 @@ use super::character::Character;
 use super::steps::{Agent, Backing};
 use super::timeline::Timeline;
 
-/// The archive's acknowledgements. What they cover must be there after any failure of the archive's disk.
+/// The acknowledgements of the archive. Everything acknowledged must survive any failure of the archive's disk.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Told {
     /// True if the archive exists.
     pub exists: bool,
-    /// The epoch up to which the archive has the log.
+    /// The last epoch that the archive has acknowledged.
     pub epoch: u64,
-    /// The epoch up to which the archive or the backlog has the log.
+    /// The last epoch that the archive or the backlog has acknowledged.
     pub kept: u64,
     pub backups: Vec<BackupId>,
 }
 
-/// A database that was lost but whose archive still exists.
+/// A lost database with an archive that still exists.
 pub(crate) struct Ancestor {
     pub uuid: Uuid,
     pub timeline: Timeline,
     pub told: Told,
 }
 
-/// All parts of a run.
+/// The state of a run in the world of the archive.
 pub(crate) struct ArchiveWorld {
     /// The database and its client.
     pub world: World,
@@ -56,7 +56,7 @@ pub(crate) struct ArchiveWorld {
     pub region: Arc<RegionDigest>,
     pub archiving: Option<Archiving>,
     pub merging: Option<Merging>,
-    /// True if the other machines of the process have been asked to close an archive that failed.
+    /// True if the archive has failed, and the backup and the merger have been made to close it.
     pub is_let_go: bool,
     pub backing: Option<Backing>,
     pub agent: Option<Agent>,
@@ -64,12 +64,13 @@ pub(crate) struct ArchiveWorld {
     pub ancestors: Vec<Ancestor>,
     /// True while the archive's disk is unavailable. A later step makes it available again.
     pub is_gone: bool,
-    /// The number of faults of the archive's disk that have already explained an error. Only
-    /// further faults explain a new one.
+    /// Count of faults of the archive's disk that have already explained an error. Only a later fault explains a new
+    /// error.
     pub store_faults_before: u64,
     /// The number of calls of [`fresh`](Self::fresh).
     pub drawn: u64,
-    /// The number of runs that this life has moved from its backlog to the archive.
+    /// The number of the archive's runs (files of page records) that this life has moved from its backlog to the
+    /// archive.
     pub drained: u64,
 }
 
@@ -88,7 +89,7 @@ impl DerefMut for ArchiveWorld {
 }
 
 impl ArchiveWorld {
-    /// Returns a machine with empty disks.
+    /// Returns a world with empty disks.
     pub(crate) fn new(seed: u64, rng: Rng, swarm: Swarm, character: Character) -> ArchiveWorld {
         ArchiveWorld {
             world: World::new(seed, rng, swarm),
@@ -121,12 +122,12 @@ impl ArchiveWorld {
         self.world.core().anchor().get().uuid
     }
 
-    /// Counts one occurrence of a rare state.
+    /// Counts that the run has reached the rare state `mark`.
     pub(crate) fn reach(&mut self, mark: &'static str) {
         *self.tally.reached.entry(mark).or_default() += 1;
     }
 
-    /// Begins the archiving of a new life.
+    /// Begins to archive a new life.
     pub(crate) fn begin_archiving(&mut self) {
         let life = self.fresh();
         let store = Arc::clone(&self.store);
@@ -170,8 +171,8 @@ impl Lives for ArchiveWorld {
     };
     const ROTS: u32 = 1;
 
-    /// Opens as the product opens a database with an archive: it compares the archive with the log, if the archive can
-    /// be read.
+    /// Opens the database as the product does: first compares the archive, if there is one, with the log. Skips the
+    /// comparison if the archive cannot be read.
     fn open_on(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {
         let anchor = read_anchor(disks[0].life().as_ref())?;
         let mut options = self.world.options();
@@ -259,8 +260,8 @@ impl Lives for ArchiveWorld {
     }
 
     fn check_copies(&mut self, copies: Option<Vec<Arc<SimDisk>>>) -> Check {
-        // Other restarts of the copies damage the newest image. After rot the older image might not
-        // replace it, so they are left out.
+        // The checks of copies also restart with the newest image damaged. If the older image has rotted, it might
+        // not replace the newest. So copies of rotten disks are left out.
         let copies = copies.filter(|_| !self.disks.iter().any(|disk| has_rotted(disk)));
         self.world.check_copies(copies)
     }

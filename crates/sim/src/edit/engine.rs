@@ -1,4 +1,4 @@
-//! Runs a change of a collection on the engine, by the types that the server uses.
+//! Runs a change of a collection on the engine, through the collection types that the server uses.
 
 use perdura::types::{Fault, Left, Texts, hash, list, set, zset};
 use perdura::{Home, Shape, TableId, Tx};
@@ -10,8 +10,8 @@ use crate::streams::StreamModel;
 use crate::value::{Name, Score, Value, digest, name_bytes, score_of};
 
 impl Edit {
-    /// Runs the change on the engine. `held` is the model's value before the change; some changes
-    /// look for one of its items.
+    /// Runs the change on the engine. `held` is the key's value in the model, before the change. Some changes look for
+    /// one of its items.
     pub(crate) fn run(
         &self,
         tx: &mut Tx<'_>,
@@ -26,8 +26,8 @@ impl Edit {
         }
     }
 
-    /// Runs the change on a draft with `held` elements. Returns false for a change that drafts do not
-    /// support.
+    /// Runs the change on a draft, which has `held` elements before the change. Returns false if drafts do not support
+    /// the change.
     pub(crate) fn write(
         &self,
         tx: &mut Tx<'_>,
@@ -206,7 +206,7 @@ fn names_of(names: &[Name]) -> Vec<Vec<u8>> {
     names.iter().map(|name| name_bytes(*name)).collect()
 }
 
-/// Returns the number of removed elements, and whether nothing is left, as one number.
+/// Returns one number that encodes two facts: the count of removed elements, and whether the collection is now empty.
 fn count_of((count, left): (u64, Left)) -> u64 {
     count * 2 + u64::from(left == Left::Nothing)
 }

@@ -1,4 +1,4 @@
-//! The common parts of databases whose transactions interleave and lock rows.
+//! The traits and macros that all databases with interleaved, row-locking transactions share.
 
 use std::ops::Deref;
 
@@ -7,14 +7,15 @@ use perdura_steal::{Committed, KeyTxn, KeyTxns, Steal, Txn};
 
 use crate::machine::{Engine, Machine};
 
-/// A database whose transactions interleave. A commit returns an epoch.
+/// A database with interleaved transactions. A commit returns an epoch.
 pub(crate) trait Interleaved {
     /// A running transaction.
     type Txn;
 
     /// Begins a transaction.
     fn begin(&self) -> Self::Txn;
-    /// Commits a transaction. Others see it at once; it is durable when its epoch is.
+    /// Commits a transaction. Other transactions see its changes at once. The changes are durable once their epoch is
+    /// durable.
     fn commit(&self, txn: Self::Txn) -> Committed;
 }
 
@@ -57,7 +58,8 @@ macro_rules! interleaved {
 
 pub(crate) use interleaved;
 
-/// Takes one step of closing the epoch: begins it, or seals a drawn stream's part.
+/// Takes one step of closing the epoch. The step begins the closing, or seals the epoch's part of a randomly chosen
+/// stream.
 pub(crate) fn close_part<E: Engine + Deref<Target = Life>>(machine: &mut Machine<E>) {
     let stream = machine.draw_stream();
     match machine.rng.u8(0..3) {

@@ -1,4 +1,5 @@
-//! The character of a run in mirror mode: the sizes, and the odds of each kind of step.
+//! The random parameters of a run in mirror mode: its sizes, and the odds of each kind of step. The seed determines
+//! all of them.
 
 use fastrand::Rng;
 use perdura::CoreOptions;
@@ -6,7 +7,7 @@ use perdura_device::CrashProfile;
 
 use crate::swarm::{pick, shift, sometimes};
 
-/// The number of kinds of step.
+/// Count of the kinds of step.
 pub(super) const KINDS: usize = 16;
 
 /// The character of a run.
@@ -20,35 +21,34 @@ pub(super) struct Character {
     pub apart: bool,
     /// The number of keys in use.
     pub keys: u8,
-    /// The longest value, bytes.
+    /// The length of the longest value, in bytes.
     pub value_max: u16,
     /// The number of virtual partitions.
     pub partitions: u16,
-    /// The most bytes of a stream that may be shipped before they are synced.
+    /// The maximum size of the part of a stream that is shipped but not yet synced, in bytes.
     pub tail_bytes: u64,
     /// The number of planned lives.
     pub lives: u32,
-    /// The most steps in a life.
+    /// The maximum number of steps in a life.
     pub steps: u32,
-    /// Odds that a life has a fault of a disk planned, of 100.
+    /// Odds, out of 100, that a disk fault is planned in a life.
     pub faults: u8,
-    /// Odds that faults strike while the database is opened, of 100.
+    /// Odds, out of 100, that faults strike while the database is being opened.
     pub nested: u8,
-    /// Odds that a life ends with its process asleep, of 100.
+    /// Odds, out of 100, that a life ends with its process asleep.
     pub sleeps: u8,
-    /// Odds that a life ends cleanly, of 100.
+    /// Odds, out of 100, that a life ends cleanly.
     pub clean: u8,
-    /// Odds that a power cut at the end of a life also strikes nodes, of 100.
+    /// Odds, out of 100, that a power cut at the end of a life also strikes nodes.
     pub together: u8,
-    /// The profile that decides which unsynced writes survive a crash. `None`: drawn for each
-    /// crash.
+    /// The crash profile, which chooses the surviving unsynced writes. `None`: each crash chooses a profile at random.
     pub profile: Option<CrashProfile>,
-    /// Odds of the kinds of step, as weights.
+    /// The weight of each kind of step in the random choice of the next step.
     pub odds: [u32; KINDS],
 }
 
 impl Character {
-    /// Draws the character of a seed.
+    /// Draws the character for a seed.
     pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Character {
         let drawn = pick(rng, &[1, 1, 1, 2, 2, 3]);
         let groups = pick(rng, &[1, 1, 2]);

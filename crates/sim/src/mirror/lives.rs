@@ -1,4 +1,4 @@
-//! The chain of lives, and the end of each life.
+//! The chain of lives, and the end of each life. A life lasts from one open of the database to the next.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use super::writer::Writer;
 
 /// A run counts only if it has at least this many transactions.
 const TRANSACTIONS_MIN: u64 = 20;
-/// The most rounds that a mirror needs to form or to end when nothing fails.
+/// The maximum number of rounds that a mirror takes to form or to end when nothing fails.
 const ROUNDS_MAX: u32 = 120;
 
 impl World {
-    /// Runs lives one after another, until all planned lives have ended and the run counts.
+    /// Runs successive lives, until all planned lives have ended and the run counts.
     pub fn chain(&mut self) -> Check {
         let mut writer = self.take_over(Writer::nothing())?;
         for life in 1.. {
@@ -63,13 +63,13 @@ impl World {
         self.observe(writer)
     }
 
-    /// Repairs everything that is broken and removes all planned faults.
+    /// Repairs all broken parts and removes all planned faults.
     pub fn calm(&mut self) {
         faults::clear(&self.disks);
         self.trouble(Trouble::heal);
     }
 
-    /// Sometimes takes a few steps of the sleeping process, which was replaced or will be.
+    /// Sometimes takes a few steps of the sleeping process. Another process has replaced it or will replace it.
     fn step_sleeper(&mut self) -> Check {
         if self.asleep.is_none() || self.rng.u8(0..8) > 0 {
             return Ok(());
@@ -120,9 +120,9 @@ impl World {
         Ok(())
     }
 
-    /// Gives the disks to the next process. They are either as a crash leaves them, or hold everything that
-    /// was written. In the second case, operations that were in flight land at any later time, in the file as
-    /// it is at that time.
+    /// Takes the disks from the process, and gives them to the next process. The disks either lose data as in a crash,
+    /// or keep all written data. If they keep it, an operation in flight may reach its file at any later time, even
+    /// after the next process has changed the file.
     fn take_disks_away(&mut self, writer: &mut Writer) -> Check {
         if self.character.profile.is_some() || self.rng.bool() {
             self.crash_disks();
@@ -142,7 +142,7 @@ impl World {
         Ok(())
     }
 
-    /// Crashes the machine of the disks. After that no process has the disks open.
+    /// Crashes the machine that has the disks. After that no process has the disks open.
     pub fn crash_disks(&mut self) {
         let drawn = CrashProfile::ALL[self.rng.usize(0..CrashProfile::ALL.len())];
         let profile = self.character.profile.unwrap_or(drawn);
@@ -159,7 +159,7 @@ impl World {
         );
     }
 
-    /// Ends the mirror once everything is on disk, within at most `rounds` rounds.
+    /// Ends the mirror after everything has reached the disks. Gives up after `rounds` rounds.
     fn end_cleanly(&mut self, writer: &mut Writer, rounds: u32) -> Check {
         let Some(nodes) = writer.core().nodes() else {
             return Ok(());
@@ -184,8 +184,8 @@ impl World {
         self.observe(writer)
     }
 
-    /// Ends the run without faults. The nodes must first mirror the log, and after a clean end the
-    /// database must open without nodes.
+    /// Ends the run without faults. The nodes must first mirror the log. After a clean end the database must open
+    /// without nodes.
     fn finish(&mut self, mut writer: Writer) -> Check {
         self.calm();
         self.faults_before = self.faults_struck();

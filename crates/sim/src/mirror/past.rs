@@ -1,9 +1,9 @@
-//! The oracle: the rows at the beginning of a life, and the writes of each of its epochs. It shares no code with the
-//! engine.
+//! The oracle: the rows at the beginning of a life, and the writes in each epoch of that life. It shares no code with
+//! the engine.
 
 use std::collections::BTreeMap;
 
-/// A value. Each write has a different one.
+/// A value. No two writes have equal values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Value {
     pub number: u64,
@@ -19,7 +19,7 @@ impl Value {
     }
 }
 
-/// The rows by their keys.
+/// Rows by key.
 pub(super) type State = BTreeMap<u8, Value>;
 /// The changes of a transaction: a new value for a key, or `None` if the key is removed.
 pub(super) type Changes = Vec<(u8, Option<Value>)>;
@@ -33,13 +33,13 @@ fn apply(state: &mut State, changes: &Changes) {
     }
 }
 
-/// The rows at the beginning of a life, and its writes.
+/// The rows at the beginning of a life, and the life's writes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Past {
     base: State,
     live: State,
     history: Vec<(u64, Changes)>,
-    /// By key, the epoch of its last write.
+    /// By key, the epoch of the key's last write.
     written: BTreeMap<u8, u64>,
 }
 
@@ -53,7 +53,7 @@ impl Past {
         }
     }
 
-    /// Returns the rows that its clients see.
+    /// Returns the rows that the life's clients see.
     pub fn live(&self) -> &State {
         &self.live
     }
@@ -76,7 +76,7 @@ impl Past {
         self.history.push((epoch, changes));
     }
 
-    /// Returns the rows that must be there if all epochs up to `kept` are kept and no later one is.
+    /// Returns the expected rows if exactly the epochs up to `kept` are kept.
     pub fn state_at(&self, kept: u64) -> State {
         let mut state = self.base.clone();
         let kept = self.history.iter().filter(|(epoch, _)| *epoch <= kept);

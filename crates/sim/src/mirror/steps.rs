@@ -1,4 +1,4 @@
-//! The steps of a writer, as the seed draws them.
+//! The steps of a writer. The seed determines their order.
 
 use perdura::mirror::{Managed, Mode};
 use perdura::{CheckpointProgress, Error, NodesInUse, PartitionSet};
@@ -17,13 +17,13 @@ pub(super) fn key_bytes(key: u8) -> [u8; 4] {
     [b'k', b'e', b'y', key]
 }
 
-/// Returns whether this error comes from the arbiter.
+/// Returns whether the arbiter caused this error.
 pub(super) fn is_arbiters(error: &Error) -> bool {
     matches!(error, Error::Io { file, .. } if file == "arbiter")
 }
 
 impl World {
-    /// Takes one step of a writer, drawn by the run's odds.
+    /// Takes one step of a writer. Chooses the kind of the step at random, with the run's weights.
     pub fn step(&mut self, writer: &mut Writer) -> Check {
         match self.draw_kind() {
             0 => self.write(writer)?,
@@ -71,8 +71,8 @@ impl World {
         kind
     }
 
-    /// Gives the clients of a writer all replies that may be given now. A replaced writer must not give a
-    /// reply that depends on an epoch beyond those that the next life kept.
+    /// Gives a writer's clients all replies whose epochs are durable. Checks that no reply of a replaced writer
+    /// depends on an epoch that the next life lacks, unless the next life accepted a loss.
     pub fn observe(&mut self, writer: &mut Writer) -> Check {
         let before = writer.acked;
         let answered = writer.observe();
@@ -159,7 +159,7 @@ impl World {
         Ok(())
     }
 
-    /// Runs a transaction that reads one key. Its reply waits for the epoch of what it has read.
+    /// Runs a transaction that reads one key. The reply waits for the epoch of the last write to the key.
     fn read(&mut self, writer: &mut Writer) -> Check {
         let key = self.rng.u8(0..self.character.keys);
         let core = writer.core();
@@ -188,7 +188,8 @@ impl World {
         }
     }
 
-    /// Ships the blocks of a stream to the nodes, with or without those of the open epoch.
+    /// Ships the blocks of one stream to the nodes. Half of the calls first close the open epoch, so that they also
+    /// ship its blocks.
     fn ship_one(&mut self, writer: &mut Writer) -> Check {
         let stream = self.draw_stream();
         if self.rng.bool() {
@@ -224,8 +225,8 @@ impl World {
         Ok(())
     }
 
-    /// Takes a step of the view. `None`: the step failed, which is allowed, or the run has no
-    /// nodes.
+    /// Takes a step of managing the view. Returns `None` if the step failed for a permitted reason, or if the run has
+    /// no nodes.
     pub fn manage_step(&mut self, writer: &mut Writer) -> Check<Option<Managed>> {
         let before = self.register.swaps();
         let Some(nodes) = writer.core().nodes() else {
@@ -278,7 +279,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes a step of copying a stream to its disk. `None`: the step failed, which is allowed.
+    /// Takes a step of copying a stream to its disk. Returns `None` if the step failed for a permitted reason.
     fn flush_step(
         &mut self,
         writer: &mut Writer,
@@ -290,7 +291,7 @@ impl World {
         }
     }
 
-    /// Begins to copy everything that was appended to the disks. Does not wait for the end.
+    /// Begins to copy the appended log to the disks. Does not wait until the copying ends.
     pub fn begin_flushes(&mut self, writer: &mut Writer) -> Check {
         writer.core().close_epoch();
         for stream in (0..self.character.streams).map(StreamId) {
@@ -302,7 +303,7 @@ impl World {
         Ok(())
     }
 
-    /// Copies everything that was appended to the disks.
+    /// Copies the appended log to the disks.
     pub fn flush_all(&mut self, writer: &mut Writer) -> Check {
         writer.core().close_epoch();
         for stream in (0..self.character.streams).map(StreamId) {
@@ -338,7 +339,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes a whole checkpoint, and copies the log to the disks between its steps.
+    /// Takes a whole checkpoint. Between the checkpoint's steps, copies the log to the disks.
     pub fn checkpoint_now(&mut self, writer: &mut Writer) -> Check {
         match writer.core().checkpoint_now() {
             Ok(()) => {
@@ -359,7 +360,7 @@ impl World {
         }
     }
 
-    /// Lets the network, the mirror and the copying work for `rounds` rounds.
+    /// Runs `rounds` rounds of the network, the mirror and the copying to the disks.
     pub fn settle(&mut self, writer: &mut Writer, rounds: u32) -> Check {
         for _ in 0..rounds {
             if writer.stopped {

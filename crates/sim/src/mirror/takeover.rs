@@ -1,5 +1,4 @@
-//! The open that begins the next life: the reasons for which it may be refused, and the epochs that
-//! it must keep.
+//! The open that begins the next life: why it may be refused, and which epochs it must keep.
 
 use perdura::mirror::Mode;
 use perdura::{Core, Error};
@@ -15,20 +14,20 @@ use super::steps::{is_arbiters, key_bytes};
 use super::world::World;
 use super::writer::{RUNGS, Superseded, Writer};
 
-/// The most opens of one takeover that faults disturb.
+/// The maximum number of opens that faults disturb in one takeover.
 const DISTURBED_MAX: u32 = 4;
-/// The most opens without faults in one takeover. One of them must succeed.
+/// The maximum number of opens without faults in one takeover. One of these opens must succeed.
 const CALM_MAX: u32 = 5;
 
-/// The state of the disks and the arbiter before an open.
+/// The state of the disks and the arbiter, as known before an open.
 struct Known {
-    /// True if the anchor says that nodes may hold log that the disks lack.
+    /// True if the anchor says that the nodes' log may be ahead of the disks.
     is_mirrored: bool,
-    /// The names of nodes in groups that have lost both members.
+    /// The names of the nodes in groups that have lost all memory.
     lost: Vec<String>,
 }
 
-/// The way in which the database is opened.
+/// The two forms of an open: with nodes, or without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     WithNodes { accept_loss: bool },
@@ -36,8 +35,7 @@ enum Way {
 }
 
 impl World {
-    /// Opens the database for the next life. Some opens are interrupted or refused; the last one
-    /// succeeds.
+    /// Opens the database for the next life. Some opens are interrupted or refused, but the last open succeeds.
     pub fn take_over(&mut self, mut before: Writer) -> Check<Writer> {
         assert!(before.superseded.is_none(), "a writer is replaced once");
         let depth = match self.chance(self.character.nested) {
@@ -64,8 +62,7 @@ impl World {
             let nodes = match way {
                 Way::WithNodes { accept_loss } => Some((accept_loss, trouble)),
                 Way::Alone => {
-                    // Without an arbiter it is the operator's duty that two processes never run at
-                    // once.
+                    // Without an arbiter, the operator must make sure that two processes never run at once.
                     self.disks.iter().for_each(|disk| disk.end_former_lives());
                     None
                 }
@@ -104,8 +101,8 @@ impl World {
         Err("the database cannot be opened".to_owned())
     }
 
-    /// Takes some steps of the sleeping process before the open. It may serve as long as no other process has
-    /// replaced it.
+    /// Takes some steps of the sleeping process before the open. The sleeping process may serve until the next process
+    /// takes over.
     fn go_on_asleep(&mut self, before: &mut Writer) -> Check {
         if before.core.is_none() {
             return Ok(());
@@ -132,7 +129,8 @@ impl World {
         read.map_err(|error| format!("the anchor: {error}"))
     }
 
-    /// Returns the state that an open will find, apart from changes during the open.
+    /// Returns the present state of the disks and the arbiter. The next open finds this state, unless it changes
+    /// during the open.
     fn known(&self) -> Check<Known> {
         let (anchor, view) = (self.anchor()?, self.view());
         let is_mirrored = anchor
@@ -158,7 +156,7 @@ impl World {
         Ok(Known { is_mirrored, lost })
     }
 
-    /// Checks that an open which succeeded was allowed to succeed.
+    /// Checks that a successful open was allowed to succeed.
     fn check_opened(&mut self, way: Way, known: &Known) -> Check {
         match way {
             Way::Alone if known.is_mirrored => {
@@ -172,8 +170,7 @@ impl World {
         }
     }
 
-    /// Checks that an open which failed had a reason to. Returns whether the error asks the operator
-    /// to accept a loss.
+    /// Checks that a failed open had a reason to fail. Returns whether the error asks the operator to accept a loss.
     fn check_refusal(
         &mut self,
         way: Way,
@@ -233,8 +230,8 @@ impl World {
         }
     }
 
-    /// Checks the rows that an open has recovered. Returns whether the open accepted a loss of epochs of
-    /// the last life.
+    /// Checks the rows that an open has recovered. Returns whether the open accepted that epochs of the last life are
+    /// lost.
     fn check_kept(&mut self, core: &Core, before: &Writer, may_lose: bool) -> Check<bool> {
         faults::clear(&self.disks);
         let anchor = core.anchor().get();
@@ -291,7 +288,7 @@ impl World {
         Ok(loss.is_some())
     }
 
-    /// Returns the writer of a life that begins.
+    /// Begins a life with the opened engine, and returns its writer.
     fn begin(
         &mut self,
         core: Core,
@@ -332,7 +329,7 @@ impl World {
     }
 }
 
-/// Compares the rows of an open database with those that must be there.
+/// Compares the rows of an open database with the expected rows.
 fn compare(core: &Core, expected: &State) -> Check {
     let (mut rows, mut wrong) = (0, None);
     for partition in (0..core.heap().geometry().partitions).map(PartitionId) {

@@ -1,4 +1,4 @@
-//! The behaviour of nodes, network and arbiter: frames move, and parts fail.
+//! The behaviour of nodes, network and arbiter: they deliver frames, fail, and work again.
 
 use fastrand::Rng;
 use perdura::mirror::sim::{Mood, SimNet, SimRegister, Way};
@@ -6,18 +6,18 @@ use perdura::mirror::sim::{Mood, SimNet, SimRegister, Way};
 use crate::cluster::{Groups, deliver};
 use crate::swarm::pick;
 
-/// Nodes, network and arbiter, and the random numbers that decide their fate.
+/// The nodes, the network and the arbiter, with the random numbers that decide when they fail.
 pub(super) struct Trouble {
     pub rng: Rng,
     pub net: SimNet,
     pub register: SimRegister,
     pub groups: Groups,
-    /// The number of processes that have had a name in the network.
+    /// The number of network ids that processes have got so far.
     pub clients: u32,
 }
 
 impl Trouble {
-    /// Moves up to `frames` frames, each from a randomly drawn connection.
+    /// Delivers up to `frames` frames. Chooses the connection of each frame at random.
     pub fn deliver(&mut self, frames: usize) {
         deliver(&self.net, &mut self.rng, frames);
     }
@@ -34,7 +34,7 @@ impl Trouble {
         }
     }
 
-    /// Makes one part fail, or work again. Returns the name of the event.
+    /// Makes a node, the network or the arbiter fail, or work again. Returns the name of this event.
     pub fn strike(&mut self) -> &'static str {
         let node = self.draw_node();
         let client = self.draw_client();
@@ -85,7 +85,7 @@ impl Trouble {
         }
     }
 
-    /// Changes how the arbiter behaves.
+    /// Chooses the behaviour of the arbiter at random: it answers, fails, or carries out requests and then fails.
     pub fn sway(&mut self) {
         let moods = [
             Mood::Answers,

@@ -1,4 +1,4 @@
-//! The parts of a run.
+//! The state of a run in mirror mode.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use super::character::Character;
 use super::trouble::Trouble;
 use super::writer::Writer;
 
-/// The length of a lease in runs with leases, nanoseconds. It lasts for some steps and rounds.
+/// The length of a lease in nanoseconds, in runs that use leases. A writer can take several steps and rounds during
+/// one lease.
 const LEASE_NS: u64 = 80_000_000;
 
 /// Returns whether the writers of a run have a lease.
@@ -27,7 +28,7 @@ fn has_lease(seed: u64) -> bool {
     seed % 4 == 1
 }
 
-/// All parts of a run.
+/// The state of a run.
 pub(super) struct World {
     pub seed: u64,
     pub rng: Rng,
@@ -41,7 +42,7 @@ pub(super) struct World {
     fabric: Fabric,
     clients: u32,
     numbers: u64,
-    /// A process that was stopped and may continue.
+    /// A sleeping process that may continue.
     pub asleep: Option<Writer>,
     pub tally: Tally,
     pub trace: u64,
@@ -49,7 +50,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Returns a machine with empty disks, and running nodes.
+    /// Returns a world with empty disks and running nodes.
     pub fn new(seed: u64, rng: Rng, character: Character) -> World {
         let lease_ns = if has_lease(seed) { LEASE_NS } else { 0 };
         let fabric = Fabric::new(seed, character.groups, character.tail_bytes, lease_ns);
@@ -79,7 +80,7 @@ impl World {
         }
     }
 
-    /// Returns whether an event with these odds of 100 happens.
+    /// Returns whether a random event happens. Its probability is `odds` out of 100.
     pub fn chance(&mut self, odds: u8) -> bool {
         self.rng.u8(0..100) < odds
     }
@@ -89,7 +90,7 @@ impl World {
         self.trace = scramble(self.trace ^ what);
     }
 
-    /// Counts a rare state.
+    /// Counts that the run has reached the rare state `mark`.
     pub fn reach(&mut self, mark: &'static str) {
         *self.tally.reached.entry(mark).or_default() += 1;
     }
@@ -100,7 +101,7 @@ impl World {
         self.numbers
     }
 
-    /// Returns the next process's name in the network.
+    /// Returns the id of a new process in the network.
     pub fn next_client(&mut self) -> u32 {
         self.clients += 1;
         self.clients
@@ -111,17 +112,17 @@ impl World {
         self.register.view()
     }
 
-    /// Returns the number of disk faults of any kind that have struck so far.
+    /// Returns how many disk faults of any kind have struck so far.
     pub fn faults_struck(&self) -> u64 {
         self.disks.iter().map(|disk| disk.faults_struck()).sum()
     }
 
-    /// Returns whether no planned power cut has struck.
+    /// Returns whether all disks have power: no planned power cut has struck.
     pub fn has_power(&self) -> bool {
         self.disks.iter().all(|disk| disk.has_power())
     }
 
-    /// Opens the database as the process named `client`, with its nodes or without.
+    /// Opens the database as the process with the id `client`, with the nodes or without.
     pub fn open(&mut self, client: u32, nodes: Option<(bool, u8)>) -> Result<Core, Error> {
         let accept_loss = nodes.is_some_and(|(accept_loss, _)| accept_loss);
         let nodes = nodes.map(|(_, trouble)| self.nodes(client, trouble));
@@ -146,8 +147,8 @@ impl World {
         Core::open(env, self.character.options(), Arc::new(Progress::default()))
     }
 
-    /// Returns the nodes as a process sees them. While the process waits for a node, something fails in
-    /// `trouble` of 100 moments.
+    /// Returns the nodes as a process sees them. Each time the process waits for a node, a random fault or repair
+    /// happens with a probability of `trouble` out of 100.
     fn nodes(&mut self, client: u32, trouble: u8) -> Nodes {
         let clock = Arc::clone(&self.clock);
         let meanwhile = Mutex::new(Trouble {
@@ -167,7 +168,7 @@ impl World {
         })
     }
 
-    /// Calls `act` with the parts that can fail between steps.
+    /// Calls `act` with the parts that can fail between steps: the nodes, the network and the arbiter.
     pub fn trouble<T>(&mut self, act: impl FnOnce(&mut Trouble) -> T) -> T {
         let mut trouble = Trouble {
             rng: self.rng.fork(),
@@ -182,7 +183,7 @@ impl World {
     /// Accepts an error if a fault, a full log or the replacement of the writer explains it.
     ///
     /// # Errors
-    /// A contradiction, if nothing explains it.
+    /// A contradiction, if nothing explains the error.
     pub fn tolerate(&mut self, writer: &mut Writer, step: &str, error: &Error) -> Check {
         if error.family() == Family::Corruption {
             return Err(format!("{step}: {error}"));

@@ -1,14 +1,14 @@
-//! A process that serves the database or has served it: its engine, and its clients' replies, both pending
-//! and given.
+//! A process that serves or has served the database. It has an engine, the pending replies of its clients, and the
+//! newest acknowledged epochs.
 
 use perdura::mirror::Generation;
 use perdura::{Core, Rung};
 
 use super::past::Past;
 
-/// A reply that waits for its epoch, separately on each rung.
+/// A reply that waits until its epoch is durable. It waits on each rung separately.
 pub(super) struct Promise {
-    /// The epoch from which on the reply may be given.
+    /// The reply may be given once this epoch is durable.
     pub ticket: u64,
     /// The newest epoch that the reply depends on.
     pub needs: u64,
@@ -16,31 +16,31 @@ pub(super) struct Promise {
     pub waits: [bool; 2],
 }
 
-/// The rungs, in the order that all arrays by rung have.
+/// The rungs. Every array with one element for each rung has this order.
 pub(super) const RUNGS: [Rung; 2] = [Rung::Mirror, Rung::Disk];
 
-/// The part of a replaced writer's log that the next life has.
+/// The part of a replaced writer's log that the next life kept.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Superseded {
     /// The newest epoch that the next life kept.
     pub kept: u64,
-    /// True if the open accepted a loss: it gave up later epochs that nodes had.
+    /// True if the open accepted a loss: it gave up later epochs, which nodes had held.
     pub by_loss: bool,
 }
 
 /// A process with the database open.
 pub(super) struct Writer {
-    /// `None` once it has crashed.
+    /// The engine. `None` once the process has crashed.
     pub core: Option<Core>,
-    /// The process's name in the network.
+    /// The process's id in the network.
     pub client: u32,
     pub generation: Generation,
     pub life: u32,
     pub past: Past,
     pub promises: Vec<Promise>,
-    /// By rung, the newest epoch that a given reply depends on.
+    /// By rung, the newest epoch that a sent reply depends on.
     pub acked: [u64; 2],
-    /// True if the next process has taken the disks: this process sleeps, or wakes up too late.
+    /// True if the next process has taken the disks. This process sleeps, or has woken up too late.
     pub is_fenced_off: bool,
     pub superseded: Option<Superseded>,
     /// True if the process's log has failed or its power is gone.
@@ -72,7 +72,8 @@ impl Writer {
         self.core.as_ref().expect("a step is taken by a process")
     }
 
-    /// Gives the clients all replies that may be given now, on each rung. Returns the number of given replies.
+    /// Gives each reply to its client on every rung on which the epoch is durable. Returns how many replies have now
+    /// been given on all rungs.
     pub fn observe(&mut self) -> u64 {
         let Some(core) = &self.core else { return 0 };
         let reached = RUNGS.map(|rung| core.wal().durable(rung).0);

@@ -1,4 +1,4 @@
-//! Draws the next step.
+//! The random choice of the next step.
 
 use crate::locked::close_part;
 use crate::report::Check;
@@ -6,7 +6,7 @@ use crate::report::Check;
 use super::world::World;
 
 impl World {
-    /// Takes one step, drawn by the run's odds.
+    /// Takes one step. Chooses the kind of the step at random, with the run's weights.
     pub fn draw_step(&mut self) -> Check {
         let odds = self.swarm.odds;
         match self.machine.draw_kind(&odds) {

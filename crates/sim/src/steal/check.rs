@@ -1,4 +1,4 @@
-//! The comparison after a restart, and the other ways to the same rows.
+//! The comparison after a restart. Restarts by other methods must give the rows of the first restart.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::swarm::{draw_level, legal};
 use super::world::{State, World, place, spot};
 
 impl World {
-    /// Compares an open database with the rows that must be there.
+    /// Compares an open database with the expected rows.
     pub fn compare(&self, steal: &Steal, expected: &State) -> Check {
         let mut count = 0;
         for partition in (0..self.swarm.options.partitions).map(PartitionId) {
@@ -41,7 +41,7 @@ impl World {
         Err(format!("{count} rows, the model has {}", expected.len()))
     }
 
-    /// Compares a restart without damage with the model.
+    /// Compares the model with the result of a restart from undamaged disks.
     pub fn verify(&self, steal: &Steal) -> Check {
         let report = steal.report();
         let durable = report.durable_epoch;
@@ -57,8 +57,8 @@ impl World {
         })
     }
 
-    /// Verifies the database that is open, as [`verify`](Self::verify) does. The oracle then forgets everything that
-    /// was not durable.
+    /// Verifies the open database as [`verify`](Self::verify) does. The oracle then forgets everything that was not
+    /// durable.
     pub fn check_state(&mut self) -> Check {
         self.verify(self.steal())?;
         let durable = self.steal().report().durable_epoch;
@@ -67,8 +67,10 @@ impl World {
         Ok(())
     }
 
-    /// Checks that methods, levels and orders of jobs do not matter. Every legal combination, or one drawn
-    /// combination, restarts the disks as the last restart found them. It must lead to the same rows as that restart.
+    /// Checks that the method, the level and the order of jobs do not change the result of a restart. `before` holds
+    /// the disks as they were before the latest restart. If `every`, restarts them with every legal method at every
+    /// level. Otherwise restarts them with one method and level, chosen at random. Each of these restarts must lead to
+    /// the rows of the latest restart.
     pub fn check_methods(&mut self, before: &[Arc<SimDisk>], every: bool) -> Check {
         let mut ways: Vec<(&'static Method, Schedule)> = Vec::new();
         if every {
@@ -117,8 +119,9 @@ impl World {
         }
     }
 
-    /// Damages the newest image, wholly or in one page. A restart from the other image must lead to the same rows. So
-    /// must another restart after the next checkpoint. `before` are the disks as the restart found them.
+    /// Damages the newest image, wholly or in one page. A restart from the older image must then lead to the rows of
+    /// the open database. Another restart, after the next checkpoint, must lead to them too. `before` holds the disks
+    /// from before the open database's own restart.
     pub fn check_other_image(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
         let anchor = anchor_of(&before[0])?.ok_or("the anchor is gone")?;
         let standby = OtherImage {
@@ -131,8 +134,9 @@ impl World {
         standby.check(&anchor, choice)
     }
 
-    /// Checks a restart after rot. The restart must fail with an error of the corruption family, or recover exactly a
-    /// durable prefix that reaches at least to the epoch that later evidence names.
+    /// Checks a restart after rot. The restart must fail with an error of the corruption family, or recover whole
+    /// epochs without a gap. Their last epoch must be at least the machine's `evidence`. Returns this last epoch, or
+    /// `None` after an error.
     pub fn check_damaged(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
         let kept = |steal: &Steal| steal.report().durable_epoch;
         let started = started(self.open_on(disks), kept, self.evidence, damage)?;

@@ -1,4 +1,4 @@
-//! The steps of transactions. Each reply is compared with the oracle.
+//! The steps of transactions. The oracle checks each reply.
 
 use perdura_base::PartitionId;
 
@@ -44,7 +44,7 @@ impl World {
         Ok(())
     }
 
-    /// Updates a row, or deletes one.
+    /// Updates a drawn row, or deletes it if `deletes`.
     pub fn change(&mut self, deletes: bool) -> Check {
         let (Some(at), Some(spot)) = (
             self.clients.pick(&mut self.machine.rng, false),
@@ -78,8 +78,8 @@ impl World {
         Ok(())
     }
 
-    /// Reads a row. The reply must be the last write of the client that holds the row, or the last commit if none
-    /// holds it.
+    /// Reads a row. The reply must be the last write of the client that holds the row's lock. If no client holds it,
+    /// the reply must be the last commit.
     pub fn read(&mut self) -> Check {
         let Some(spot) = self.pick_spot() else {
             return Ok(());
@@ -92,7 +92,7 @@ impl World {
         self.same(spot, expected, found.then_some(&bytes))
     }
 
-    /// Compares the content of a spot with the expected one.
+    /// Compares the content of a spot with the expected content.
     pub fn same(&self, spot: Spot, expected: Option<Row>, found: Option<&Vec<u8>>) -> Check {
         let mut bytes = Vec::new();
         match (expected, found) {
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Commits a client, if any client can commit.
+    /// Commits a drawn client, if any client can commit.
     pub fn commit(&mut self) {
         if let Some(at) = self.clients.pick(&mut self.machine.rng, false) {
             let committed = self.clients.commit(at, self.machine.engine());
@@ -117,7 +117,8 @@ impl World {
         }
     }
 
-    /// Begins a rollback, or takes one more step of a rollback in progress.
+    /// Chooses a client at random. Begins the client's rollback if it is not yet in progress, and then takes one step
+    /// of it. In one of six calls, a new rollback runs at once to its end.
     pub fn abort(&mut self) {
         let Some(at) = self.clients.pick(&mut self.machine.rng, true) else {
             return;

@@ -1,5 +1,5 @@
-//! Rows described by a number. Many rows differ from each other in only a few bytes, as versions of a row do after a
-//! partial update. Others differ in every byte.
+//! Row contents that are computed from a number. Many of the rows differ in only a few bytes, like the versions of a
+//! row after partial updates. The remaining rows differ in every byte.
 
 use crate::content::scramble;
 

@@ -1,4 +1,4 @@
-//! Steal mode's world in the simulator's loop.
+//! The world of steal mode in the simulator's loop.
 
 use std::sync::Arc;
 
@@ -82,7 +82,8 @@ impl Lives for World {
 }
 
 impl World {
-    /// Writes the rows that exist before the first transaction. They are not logged, so a checkpoint follows at once.
+    /// Writes the rows that exist before the first transaction. These writes are not logged, so a checkpoint follows
+    /// at once.
     fn fill(&mut self) -> Check {
         faults::clear(&self.disks);
         let slot_bytes = self.swarm.options.slot_bytes;

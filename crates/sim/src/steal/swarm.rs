@@ -1,4 +1,4 @@
-//! The character of a run of steal mode.
+//! The character of a run in steal mode.
 
 use fastrand::Rng;
 use perdura_device::CrashProfile;
@@ -16,13 +16,13 @@ pub(crate) struct Swarm {
     /// True if each stream has a separate disk.
     pub logs_apart: bool,
     pub image_disks: u8,
-    /// True if images are on other disks than the anchor.
+    /// True if the images are on separate disks, not on the anchor's disk.
     pub images_apart: bool,
     pub options: StealOptions,
     pub course: Course,
-    /// The number of rows from which on inserts become deletes.
+    /// The limit of committed rows. Once it is reached, inserts become deletes.
     pub rows_max: usize,
-    /// True if the database begins with rows that were not logged.
+    /// True if the database begins with rows, which are not logged.
     pub filled: bool,
     pub odds: [u32; KINDS],
 }
@@ -30,7 +30,7 @@ pub(crate) struct Swarm {
 /// The number of kinds of step.
 pub(crate) const KINDS: usize = 16;
 
-/// The schemes to draw from. A scheme appears as many times as its weight.
+/// The schemes among which a run chooses at random. A scheme that is listed more often is chosen more often.
 const SCHEMES: [Scheme; 7] = [
     Scheme::Dl1p,
     Scheme::Dl1p,
@@ -47,7 +47,8 @@ pub(crate) fn legal(scheme: Scheme, level: Level) -> Vec<&'static Method> {
     METHODS.iter().filter(legal).collect()
 }
 
-/// Draws a level, a method that is legal there, and a schedule on one thread with a seed for the order of the jobs.
+/// Chooses, at random, a level, a method that is legal at this level, and a schedule for one thread. The schedule's
+/// seed orders the restart's jobs.
 pub(crate) fn draw_level(rng: &mut Rng, scheme: Scheme) -> (&'static Method, Schedule) {
     loop {
         let level = pick(rng, &Level::ALL);
@@ -77,7 +78,7 @@ fn draw_options(rng: &mut Rng, scheme: Scheme) -> StealOptions {
     }
 }
 
-/// Draws the odds of the kinds of step, as weights.
+/// Chooses, at random, the weight of each kind of step.
 fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
     [
         shift(rng, 10),
@@ -100,7 +101,7 @@ fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
 }
 
 impl Swarm {
-    /// Draws the character of a seed.
+    /// Draws the character for a seed.
     pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
         let streams = streams.unwrap_or_else(|| draw_streams(rng));
         let scheme = pick(rng, &SCHEMES);

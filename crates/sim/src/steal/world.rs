@@ -1,4 +1,4 @@
-//! Steal mode's world: a machine with its database, and its clients.
+//! Steal mode's world: a machine with a database, and clients.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use crate::machine::{Machine, keep_locked};
 use super::row::Row;
 use super::swarm::Swarm;
 
-/// The place of a row: page and slot by number.
+/// The address of a row: page number and slot number.
 pub(crate) type Spot = (u32, u16);
 /// Rows by spot.
 pub(crate) type State = locked::State<Spot, Row>;
 
 interleaved!(Steal);
 
-/// All parts of a run.
+/// The state of a run in steal mode.
 pub(crate) struct World {
-    /// The machine. Its disks are the data disk, then those of the streams, then those of the images.
+    /// The machine. Its first disk is the data disk. The streams' disks follow, and then the images' disks.
     pub machine: Machine<Steal>,
     pub swarm: Swarm,
     pub clients: Clients<Steal, Spot, Row>,
@@ -57,7 +57,7 @@ pub(crate) fn place(spot: Spot) -> Place {
 }
 
 impl World {
-    /// Returns a machine with empty disks.
+    /// Returns a world with empty disks.
     pub fn new(seed: u64, rng: Rng, swarm: Swarm) -> World {
         let logs = swarm.course.log_disks(swarm.logs_apart);
         let images = if swarm.images_apart {
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// Returns the index of the first disk with images, if images have their own disks.
+    /// Returns the index of the first image disk. It is valid only if images have their own disks.
     fn first_image(&self) -> usize {
         match self.swarm.logs_apart {
             true => usize::from(self.course.streams) + 1,
@@ -82,7 +82,7 @@ impl World {
         }
     }
 
-    /// Returns the disks of the images.
+    /// Returns the disks in `disks` that hold images.
     pub fn image_disks<'a>(&self, disks: &'a [Arc<SimDisk>]) -> &'a [Arc<SimDisk>] {
         match self.swarm.images_apart {
             true => &disks[self.first_image()..],

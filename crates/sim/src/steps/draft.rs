@@ -1,5 +1,5 @@
-//! The steps of drafts. A collection is built between other steps. Then it gets a key, is dropped, or is lost in a
-//! crash.
+//! The steps of drafts. A draft is a collection or a string without a key. It is built in several steps, with other
+//! steps between them. A draft ends when it gets a key, is dropped, or is lost in a crash.
 
 use perdura::types::Source;
 use perdura::{Core, Error, Renewal, Shape, TEXT_PAGE_BYTES};
@@ -13,11 +13,11 @@ use crate::report::Check;
 use crate::value::Value;
 use crate::world::World;
 
-/// The most drafts that exist at once.
+/// The maximum number of drafts that exist at once.
 const DRAFTS_MAX: usize = 2;
 
 impl World {
-    /// Begins a draft, or continues one.
+    /// Begins a draft or continues one.
     pub(crate) fn draft_step(&mut self) -> Check {
         let (core, databases) = (self.machine.engine(), self.swarm.databases);
         self.drafts
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// Writes elements to a draft. Sometimes the client abandons the transaction.
+    /// Writes elements to a draft. Sometimes the client abandons the transaction that writes them.
     fn draft_grow(&mut self, at: usize) -> Check {
         let shape = self.drafts[at].draft.shape();
         let edit = Edit::draw(&mut self.machine.rng, &self.swarm, shape);
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// Appends to the string in a draft: some pages, or all that is left.
+    /// Appends to the string in a draft: one to three pages, or the rest of the string if it is shorter.
     fn text_grow(&mut self, at: usize, building: Building) -> Check {
         let gives_up = self.rng.u8(0..8) == 0;
         let from = building.so_far().len;
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// Names a key for a draft whose string is complete.
+    /// Gives a key to a draft, whose string is complete.
     fn text_name(&mut self, at: usize, building: Building) -> Check {
         let Building { key, whole, .. } = building;
         let (now_ms, gives_up) = (self.clock.wall_us() / 1000, self.rng.u8(0..4) == 0);
@@ -173,7 +173,7 @@ impl World {
         }
     }
 
-    /// Names a key for a draft, in a transaction that may do more.
+    /// Gives a key to a draft, in a transaction that may also do other operations.
     fn draft_name(&mut self, at: usize) -> Check {
         let (key, now_ms) = (
             self.machine.rng.u8(0..self.swarm.keys),
@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// Compares the drafts of the open engine with the model. Returns the number of rows in the drafts.
+    /// Compares the open engine's drafts with the model. Returns how many rows the drafts have.
     pub(crate) fn compare_drafts(&self, core: &Core) -> Check<u64> {
         let mut rows = 0;
         for drafting in &self.drafts {

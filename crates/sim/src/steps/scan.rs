@@ -1,4 +1,4 @@
-//! The steps of a scan: its calls together must return every key that was present from its beginning to its end.
+//! The steps of a scan. A key that exists during the whole scan must be returned by one of its calls.
 
 use perdura::PartitionSet;
 use perdura_device::Clock;

@@ -1,4 +1,4 @@
-//! A transaction that is a script.
+//! The step that runs a transaction as a script.
 
 use perdura::{Error, PartitionSet, Renewal};
 use perdura_device::Clock;
@@ -9,7 +9,7 @@ use crate::scripts::Script;
 use crate::world::World;
 
 impl World {
-    /// Runs a script. It declares its first key or none.
+    /// Runs a script that declares its first key or none.
     pub(super) fn transact_script(&mut self) -> Check {
         let now_ms = self.clock.wall_us() / 1000;
         let (rng, live) = (&mut self.script_rng, self.model.live());

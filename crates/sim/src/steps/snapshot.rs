@@ -1,5 +1,4 @@
-//! The steps of snapshots. Whenever a snapshot is read, it must return the pages and rows of the instant at which it
-//! was taken.
+//! The steps of snapshots. Every read of a snapshot must return the pages and rows of the snapshot's instant.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +8,15 @@ use perdura_heap::{Heap, Kind, Snapshot};
 use crate::report::Check;
 use crate::world::World;
 
-/// The most snapshots that are open at once.
+/// The maximum number of open snapshots.
 const SNAPSHOTS_MAX: usize = 3;
-/// The bytes at a page's start that hold its checkpoint epoch, which is not part of a snapshot.
+/// The length of the checkpoint epoch at a page's start, in bytes. This epoch is not part of a snapshot.
 const EPOCH_BYTES: usize = 8;
 
 type Pages = BTreeMap<(PartitionId, u32), Vec<u8>>;
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A snapshot, with copies of everything that it must return.
+/// A snapshot, with copies of all pages and rows that it must return.
 pub(crate) struct Reading {
     snapshot: Snapshot,
     pages: Pages,
@@ -28,8 +27,8 @@ fn partitions(heap: &Heap) -> impl Iterator<Item = PartitionId> {
     (0..heap.geometry().partitions).map(PartitionId)
 }
 
-/// Returns whether a page has any content but its checkpoint epoch. A page that was made by an undone transaction has
-/// none.
+/// Returns whether a page has any content besides its checkpoint epoch. Returns false for a page that an undone
+/// transaction created.
 fn is_page(bytes: &[u8]) -> bool {
     bytes.iter().skip(EPOCH_BYTES).any(|byte| *byte != 0)
 }
@@ -100,7 +99,7 @@ impl Reading {
 }
 
 impl World {
-    /// Takes a snapshot, reads one, or ends one.
+    /// Takes a snapshot, or reads an open snapshot and sometimes ends it.
     pub(crate) fn snapshot_step(&mut self) -> Check {
         let open = self.snapshots.len();
         if open == 0 || open < SNAPSHOTS_MAX && self.rng.u8(0..3) == 0 {

@@ -1,4 +1,4 @@
-//! Draws the next step.
+//! The draw of the next step.
 
 use crate::report::Check;
 
@@ -7,7 +7,7 @@ use super::tree_swarm::STEPS;
 use super::world::World;
 
 impl World {
-    /// Takes one step, drawn by the run's odds.
+    /// Does one step. Chooses the kind of step at random, by the run's odds.
     pub fn draw_step(&mut self) -> Check {
         let odds = self.swarm.odds;
         match self.machine.draw_kind(&odds) {
@@ -30,8 +30,8 @@ impl World {
         Ok(())
     }
 
-    /// Purges pages. In this mode no row expires and no collection is orphaned, so a purge frees pages and deletes no
-    /// row.
+    /// Takes a step of the purge. In this mode no row expires and no collection is orphaned. So the purge frees pages
+    /// but deletes no row.
     fn purge(&mut self) -> Check {
         match self.core().purge_step() {
             Ok(_) => Ok(()),

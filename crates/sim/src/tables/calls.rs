@@ -1,4 +1,4 @@
-//! A call of a procedure. The seed draws it, and the engine runs it.
+//! A call of a procedure, drawn from the seed and run on the engine.
 
 use std::panic::resume_unwind;
 
@@ -14,10 +14,10 @@ use super::rows::Sort;
 use super::schema::Order;
 use super::swarm::{Swarm, draw_amount, draw_text};
 
-/// The panic by which a client abandons its transaction. The panic hook does not print it.
+/// The payload of the panic by which a client abandons its transaction. The panic hook does not print this panic.
 pub(crate) struct ChangedMind;
 
-/// Panics, as a client that abandons its transaction.
+/// Panics, so that the client abandons its transaction.
 pub(crate) fn change_mind() -> ! {
     resume_unwind(Box::new(ChangedMind))
 }
@@ -42,7 +42,7 @@ pub(crate) enum Call {
     Fickle(u64, i64, bool),
 }
 
-/// The reply of a call.
+/// The reply to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
     Nothing,
@@ -58,7 +58,7 @@ impl Reply {
         Reply::Count(u64::try_from(count).unwrap_or(u64::MAX))
     }
 
-    /// Returns the ids of rows in the reply.
+    /// Returns the row ids that the reply contains.
     pub fn ids(&self) -> &[u64] {
         match self {
             Reply::Ids(ids) => ids,
@@ -68,7 +68,7 @@ impl Reply {
     }
 }
 
-/// Calls one procedure.
+/// Calls one procedure and converts its output to a reply.
 fn one<P: Procedure>(
     core: &Core,
     args: &P::Args,
@@ -79,7 +79,7 @@ fn one<P: Procedure>(
 }
 
 impl Call {
-    /// Draws a call of a procedure whose tables are all declared.
+    /// Draws a call. Returns `None` if the call's procedure uses an undeclared table.
     pub fn draw(rng: &mut Rng, swarm: &Swarm) -> Option<Call> {
         let call = Call::draw_any(rng, swarm);
         assert!(!call.sorts().is_empty(), "a procedure uses a table");
@@ -151,7 +151,7 @@ impl Call {
         }
     }
 
-    /// Returns whether the call uses only features that a command may use.
+    /// Returns whether the log may hold the call as a command.
     pub fn is_command(&self) -> bool {
         !matches!(
             self,
@@ -214,7 +214,7 @@ impl Call {
     }
 }
 
-/// Returns the order with the note that the procedure `place_order` writes.
+/// Returns the order with the note that the procedure `place_order` gives it.
 fn noted(mut order: Order) -> Order {
     debug_assert!(order.note.is_empty(), "the procedure writes the note");
     let byte = u8::try_from(order.number % 251).unwrap_or(0);

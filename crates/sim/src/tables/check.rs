@@ -1,5 +1,5 @@
-//! The comparison with the oracle: every table by a walk, by key, by each index and in order; and the numbers of the
-//! partitions.
+//! The comparison with the oracle. It reads every table by a walk, by key, by each index and in order. It also compares
+//! the partitions' transaction numbers.
 
 use std::collections::BTreeMap;
 
@@ -86,8 +86,8 @@ impl World {
         }
     }
 
-    /// Checks that the numbers of the partitions are those of the transactions that survived. An open that creates
-    /// tables adds one to the number of every partition.
+    /// Checks that each partition has counted exactly the surviving transactions. If the engine created tables when it
+    /// opened, every partition has counted one more.
     fn compare_numbers(&self, core: &Core, expected: &State) -> Check {
         let found = World::numbers(core);
         let made = u64::from(!self.made(core, &expected.rows).is_empty());
@@ -104,8 +104,8 @@ impl World {
         Ok(())
     }
 
-    /// Returns writes for the key-addressed tables that the open of this engine created: the engine has them and
-    /// `rows` lacks them.
+    /// Returns one write for each key-addressed table that the engine created when it opened. The engine has these
+    /// tables, but `rows` lacks them.
     fn made(&self, core: &Core, rows: &Rows) -> Vec<Write> {
         let found = tables(core).into_iter().map(|(sort, _)| sort);
         let keyed = found.filter(|sort| self.swarm.is_keyed(*sort));
@@ -115,11 +115,12 @@ impl World {
             .collect()
     }
 
-    /// Compares the restart of the open engine with the model. The model then forgets everything that was not
-    /// durable, and adds the tables that the open created.
+    /// Compares the recovered state of the open engine with the model. Then removes lost transactions from the model,
+    /// and adds the tables that the engine created when it opened.
     pub fn check_state(&mut self) -> Check {
         if self.tenant.is_some() {
-            // The comparison may flush the log. A fault that was planned for the restart must not strike there.
+            // The comparison may flush the log. This line removes the faults that were planned for the restart, so
+            // that none strikes the flush.
             faults::clear(&self.disks);
         }
         self.verify(self.core())?;
@@ -145,7 +146,7 @@ impl World {
         if !writes.is_empty() {
             let numbers = World::numbers(self.core());
             self.oracle.commit(Commit {
-                // With nodes, the open has already closed the epoch of its writes.
+                // With nodes, the open has already closed the epoch in which it wrote.
                 epoch: self.moment(self.core().wal().last_appended().0),
                 writes,
                 numbers: numbers.into_iter().enumerate().collect(),
@@ -159,8 +160,8 @@ impl World {
     }
 }
 
-/// Walks over the partitions. Every row must equal the model's row and be in its home partition, and no row may be
-/// missing.
+/// Walks over the partitions. Each row must equal the model's row and be in its home partition, and no row of the
+/// model may be missing.
 fn walk(core: &Core, (sort, table): (Sort, TableId), rows: &Rows) -> Check {
     let partitions = core.heap().geometry().partitions;
     let (mut count, mut wrong) = (0, None);
@@ -220,7 +221,7 @@ fn walk_plain(core: &Core, rows: &Rows) -> Check {
     }
 }
 
-/// Reads everything by its key, by each index and in order.
+/// Reads every row by its key, by each index and in order.
 fn read_all(core: &Core, cx: &Cx<'_, '_>, rows: &Rows) -> Result<Check, Abort> {
     for (sort, _) in tables(core) {
         let by_key = by_key(cx, sort, rows)?;
@@ -263,7 +264,7 @@ fn by_key(cx: &Cx<'_, '_>, sort: Sort, rows: &Rows) -> Result<Check, Abort> {
     Ok(Ok(()))
 }
 
-/// Checks that an index returns the same rows, in the same order, as a sort of the model's rows.
+/// Checks that an index returned the model's rows, in the order of the keys in `expected`.
 fn same<T: Clone + PartialEq, K: Ord>(
     what: &str,
     found: &[T],

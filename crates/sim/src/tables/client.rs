@@ -1,4 +1,4 @@
-//! The steps of transactions. Each reply is compared with the model.
+//! The steps of transactions. The model checks each reply.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -28,7 +28,7 @@ enum Ended<R> {
     Panicked,
 }
 
-/// Runs a transaction of a client. The client may panic.
+/// Runs a transaction of a client. Also catches the panic of a client that abandons it.
 fn attempt<R>(run: impl FnOnce() -> Result<(R, Ticket), Abort>) -> Ended<R> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok((value, ticket))) => Ended::Committed(value, ticket),
@@ -40,7 +40,7 @@ fn attempt<R>(run: impl FnOnce() -> Result<(R, Ticket), Abort>) -> Ended<R> {
 }
 
 impl World {
-    /// Calls a procedure.
+    /// Calls a drawn procedure.
     pub fn call_step(&mut self) -> Check {
         let Some(call) = Call::draw(&mut self.machine.rng, &self.swarm) else {
             return Ok(());
@@ -60,7 +60,7 @@ impl World {
             }
             (Ended::Told(why), Err(Refusal::Told(expected))) if why == expected => None,
             (Ended::Failed(Error::Usage(_)), Err(Refusal::Verb)) => None,
-            // The call touched an undeclared partition, or a page-addressed table.
+            // The engine refused the call, because it touched an undeclared partition or a page-addressed table.
             (Ended::Failed(Error::Usage(_)), _) if self.is_strict() && !call.is_command() => None,
             (Ended::Panicked, _) if call.panics() => None,
             (Ended::Failed(error), _) if !matches!(error, Error::Usage(_)) => {
@@ -100,7 +100,7 @@ impl World {
         typed.strict && typed.log == LogForm::Command
     }
 
-    /// Empties Redis's database. Its pages then belong to another table.
+    /// Empties Redis's first database. The database then has a new table without rows.
     pub fn empty_step(&mut self) -> Check {
         let before = World::numbers(self.core());
         match self.core().flush_database(Some(0)) {
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// Drops a table with all its rows.
+    /// Drops a drawn table with all its rows.
     pub fn drop_step(&mut self) -> Check {
         let sort = pick(&mut self.machine.rng, &Sort::ALL);
         if !self.swarm.declares(sort) {
@@ -133,7 +133,7 @@ impl World {
                 let for_good = self.machine.rng.bool();
                 self.swarm.note_dropped(sort, for_good);
                 *self.tally.reached.entry("table_dropped").or_default() += 1;
-                // A page-addressed table is dropped page by page, and changes of pages have no numbers.
+                // A page-addressed table is dropped page by page. Partitions do not count changes of pages.
                 match self.swarm.is_keyed(sort) {
                     true => self.committed((&before, ticket), (Vec::new(), writes, Vec::new())),
                     false => {
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// Runs a plain transaction: some edits. A part of it may be undone, and the client may abandon it.
+    /// Runs a plain transaction of some edits. Part of it may be undone, and the client may abandon it.
     pub fn edit_step(&mut self) -> Check {
         let edits = self.draw_edits();
         let parts = self.declare(&edits);
@@ -221,7 +221,7 @@ impl World {
         edits
     }
 
-    /// Returns the partitions that a client declares: all that its edits need, one of these, or none.
+    /// Returns the partitions that a client declares: the partitions of all edits, of the first edit, or none.
     fn declare(&mut self, edits: &[Edit]) -> PartitionSet {
         let core = self.machine.engine();
         let partitions = self.swarm.options.partitions;
@@ -242,7 +242,7 @@ impl World {
         parts
     }
 
-    /// Checks that none of these new row ids was ever given before.
+    /// Checks that no row had any of these new ids before.
     fn check_ids(&self, ids: &[u64]) -> Check {
         match ids.iter().find(|id| self.oracle.is_spent(**id)) {
             Some(id) => Err(format!("a row gets the id {id}, which another row had")),
@@ -250,7 +250,7 @@ impl World {
         }
     }
 
-    /// Checks that no partition has counted the transaction, which did not commit.
+    /// Checks that no partition has counted an uncommitted transaction. `before` has the partitions' earlier numbers.
     fn unchanged(&self, before: &[u64]) -> Check {
         let now = World::numbers(self.core());
         assert_eq!(now.len(), before.len(), "partitions do not come and go");
@@ -262,7 +262,8 @@ impl World {
         }
     }
 
-    /// Adds a committed transaction to the model.
+    /// Adds a committed transaction to the model. Computes the transaction's numbers from the partitions' numbers
+    /// before and after it.
     fn committed(
         &mut self,
         (before, ticket): (&[u64], Ticket),
@@ -284,7 +285,8 @@ impl World {
         self.counted(numbers, ticket, (read, writes, ids))
     }
 
-    /// Adds a committed transaction to the model, with its numbers in the partitions that counted it.
+    /// Adds a committed transaction to the model. `numbers` has the partitions that counted it, each with its number
+    /// there.
     fn counted(
         &mut self,
         numbers: Vec<(usize, u64)>,
@@ -303,7 +305,7 @@ impl World {
             });
         }
         if self.swarm.unlogged {
-            // Without a log, a reply promises nothing.
+            // Without a log, a reply does not promise that the transaction survives.
             needs = 0;
         }
         let current = self.core().wal().current().0;

@@ -1,4 +1,4 @@
-//! Plain transactions: edits of rows of any table, made on the engine and on the model.
+//! Plain transactions: edits of rows of any table. The engine makes each edit, and so does the model.
 
 use fastrand::Rng;
 use perdura::{Abort, Core, Cx, RowId, Table, Tx};
@@ -11,18 +11,18 @@ use super::rows::{Key, Row};
 use super::schema::{Account, Entry, Order, Rate, Setting};
 use super::swarm::{Swarm, draw_amount, draw_text};
 
-/// A change of one row, a mark, or a return to the mark.
+/// A change of one row, a mark, or an undo back to the mark.
 #[derive(Debug, Clone)]
 pub(crate) enum Edit {
     /// Inserts the row, or overwrites it.
     Put(Key, Row),
     /// Appends a row without a key.
     Append(Entry),
-    /// Changes a single column of a row, if the row exists. For Redis's database, only reads the row.
+    /// Changes one column of a row, if the row exists. A row of Redis's database is only read.
     Touch(Key, i64),
     Remove(Key),
     Mark,
-    /// Undoes everything behind the mark.
+    /// Undoes every edit since the mark.
     Back,
 }
 
@@ -63,8 +63,8 @@ impl Edit {
         })
     }
 
-    /// Returns the key of the row that it changes. `None`: the edit changes no row, or appends one, whose partition
-    /// no key determines.
+    /// Returns the key of the row that the edit changes. `None`: the edit changes no row, or appends a row without a
+    /// key.
     pub fn key(&self) -> Option<Key> {
         match self {
             Edit::Put(key, _) | Edit::Touch(key, _) | Edit::Remove(key) => Some(*key),
@@ -73,7 +73,7 @@ impl Edit {
     }
 }
 
-/// Draws a row for a key. `None`: rows of the key's table can only be appended.
+/// Draws a row for a key. `None`: the key's table has no keys, so its rows can only be appended.
 fn draw_row(rng: &mut Rng, swarm: &Swarm, key: Key) -> Option<Row> {
     let (amount, text) = (draw_amount(rng), draw_text(rng, swarm));
     Some(match key {
@@ -109,10 +109,10 @@ fn draw_row(rng: &mut Rng, swarm: &Swarm, key: Key) -> Option<Row> {
     })
 }
 
-/// Makes the edits. Returns the ids of the rows that were appended and not undone.
+/// Makes the edits on the engine. Returns the ids of the appended rows, without undone appends.
 ///
 /// # Errors
-/// Errors of the verbs.
+/// Errors of the engine's verbs.
 pub(crate) fn perform(core: &Core, tx: &mut Tx<'_>, edits: &[Edit]) -> Result<Vec<u64>, Abort> {
     let mut cx = Cx::new(tx, core.registry());
     let mut ids: Vec<u64> = Vec::new();
@@ -230,7 +230,7 @@ pub(crate) fn interpret(
         match edit {
             Edit::Put(key, row) => put_model(view, *key, row)?,
             Edit::Append(row) => {
-                // The engine's reply has no id for a row whose append was undone.
+                // The engine returns no id for a row whose append was undone.
                 let is_lost = first.is_some_and(|first| first < at) && last > Some(at);
                 let id = match is_lost {
                     true => u64::MAX,

@@ -1,5 +1,5 @@
-//! A log that lacks a transaction, which no crash can cause: a forged frame has a number that does not follow the
-//! number before it. A restart must refuse this log.
+//! A log with a missing transaction. No crash can cause this gap. The test forges a frame with a number that does not
+//! follow the previous number. A restart must refuse this log.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use crate::report::Check;
 use super::world::World;
 
 impl World {
-    /// On copies of a sound database's disks, forges a gap in the log's numbers. Checks that a restart refuses it.
+    /// Forges a gap in the log's numbers, on copies of a sound database's disks. Checks that a restart refuses the
+    /// gap.
     pub fn check_gap(&self, copies: &[Arc<SimDisk>], choice: u64) -> Check {
         if self.swarm.declared == 0 {
             return Ok(());
@@ -55,7 +56,7 @@ impl World {
     }
 }
 
-/// Makes everything durable.
+/// Closes the epoch and makes everything durable.
 fn flush(core: &Core, streams: u8) -> perdura::Result<()> {
     Engine::close_epoch(core);
     for stream in (0..streams).map(StreamId) {

@@ -1,8 +1,8 @@
-//! A second implementation of the procedures, over the model. It is written from their specification, without the
-//! engine.
+//! A second implementation of the procedures, over the model. It was written from their specification, without use of
+//! the engine.
 //!
-//! Only the engine can choose row ids and random numbers. The interpreter takes them from the engine's reply and
-//! checks what is known about them.
+//! Only the engine can choose row ids and random numbers. The interpreter takes these values from the engine's reply
+//! and makes all possible checks.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,12 @@ use super::schema::{Account, Entry, Order, Rate, Setting};
 pub(crate) enum Refusal {
     /// The procedure refuses with this message.
     Told(&'static str),
-    /// A verb refuses: a key or the columns of a unique index are already in use, or a row is missing.
+    /// A verb (an operation on rows) refuses. Either its key or its unique columns are already in use, or its row is
+    /// missing.
     Verb,
 }
 
-/// The rows as a running transaction sees them.
+/// The rows that a running transaction sees.
 pub(crate) struct View<'a> {
     oracle: &'a Oracle,
     own: BTreeMap<Key, Option<Row>>,
@@ -52,18 +53,19 @@ impl<'a> View<'a> {
         self.own.insert(key, row);
     }
 
-    /// Returns the writes so far, as a mark to return to.
+    /// Returns a mark, which has the writes so far. [`back_to`](Self::back_to) returns to it.
     pub fn mark(&self) -> (BTreeMap<Key, Option<Row>>, usize) {
         (self.own.clone(), self.ids.len())
     }
 
-    /// Returns to a mark. Ids that were given since stay used: the transaction does not give them again.
+    /// Undoes all writes since a mark, and forgets the ids of the rows appended since then. The engine gives no id
+    /// twice in a transaction, not even the id of an undone append.
     pub fn back_to(&mut self, (own, ids): (BTreeMap<Key, Option<Row>>, usize)) {
         self.own = own;
         self.ids.truncate(ids);
     }
 
-    /// Returns those keys in a range that have rows.
+    /// Returns the keys in a range that have rows.
     pub fn keys(&mut self, range: std::ops::RangeInclusive<Key>) -> Vec<Key> {
         assert!(!range.is_empty(), "a range of keys of one table");
         let live = self.oracle.live().rows.range(range.clone());
@@ -75,7 +77,7 @@ impl<'a> View<'a> {
         keys
     }
 
-    /// Returns the writes that the transaction leaves.
+    /// Returns the net writes of the transaction.
     pub fn writes(self) -> Vec<Write> {
         self.own.into_iter().collect()
     }
@@ -108,7 +110,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns whether another order of the same branch has this order's tag.
+    /// Returns whether another order of the branch has this order's tag.
     pub fn tag_is_taken(&mut self, order: &Order) -> bool {
         let branch = order.branch;
         let keys = self.keys(Key::Order(branch, 0)..=Key::Order(branch, u64::MAX));
@@ -165,7 +167,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Runs a call on the model. `given` is the engine's reply, if there was one.
+/// Runs a call on the model. `given` is the engine's reply; `None` if the engine returned none.
 pub(crate) fn interpret(
     call: &Call,
     view: &mut View<'_>,

@@ -1,4 +1,4 @@
-//! The oracle: all rows, the numbers of the partitions, and the commits since the last restart. It shares no
+//! The oracle: all rows, the partitions' transaction numbers, and the commits since the last restart. It shares no
 //! code with the engine and knows nothing of pages, logs or images.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use super::rows::{Key, Row, Rows, Write};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct State {
     pub rows: Rows,
-    /// The number of transactions that each partition has counted.
+    /// For each partition, the number of transactions that the partition has counted.
     pub numbers: Vec<u64>,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Commit {
     pub writes: Vec<Write>,
     /// The partitions that counted the transaction, each with the transaction's number there.
     pub numbers: Vec<(usize, u64)>,
-    /// The ids that the transaction gave to rows without keys.
+    /// The ids of the rows without keys that the transaction has appended.
     pub ids: Vec<u64>,
 }
 
@@ -30,9 +30,9 @@ pub(crate) struct Oracle {
     base: State,
     live: State,
     history: Vec<Commit>,
-    /// By key, the epoch of the last write to the row since the last restart.
+    /// The epoch of the last write to each key since the restart.
     written: BTreeMap<Key, u64>,
-    /// Every id that was given to a row without a key, by a transaction that has survived.
+    /// The ids of all rows without keys that surviving transactions have appended.
     spent: BTreeSet<u64>,
 }
 
@@ -55,7 +55,7 @@ fn apply(state: &mut State, commit: &Commit) {
 }
 
 impl Oracle {
-    /// Returns a database of `partitions` partitions in which nothing has happened.
+    /// Returns the model of a new database with this number of partitions.
     pub fn new(partitions: u16) -> Oracle {
         let empty = State {
             rows: Rows::new(),
@@ -78,12 +78,12 @@ impl Oracle {
         self.live.rows.get(&key)
     }
 
-    /// Returns the epoch of the last write to a row. 0 if the row was not written since the last restart.
+    /// Returns the epoch of the last write to a row. Returns 0 if the row has no write since the last restart.
     pub fn written(&self, key: Key) -> u64 {
         self.written.get(&key).copied().unwrap_or(0)
     }
 
-    /// Returns whether an id has already been given to a row.
+    /// Returns whether a row already has, or had, this id.
     pub fn is_spent(&self, id: u64) -> bool {
         self.spent.contains(&id)
     }
@@ -105,7 +105,7 @@ impl Oracle {
         self.history.push(commit);
     }
 
-    /// Returns the state that must be there if all epochs up to `durable` survived and no later one did.
+    /// Returns the expected state if exactly the epochs up to `durable` survived.
     pub fn state_at(&self, durable: u64) -> State {
         let mut state = self.base.clone();
         let survived = self.history.iter().filter(|c| c.epoch <= durable);
@@ -113,8 +113,8 @@ impl Oracle {
         state
     }
 
-    /// Sets the model to the state after a restart: the epochs up to `durable` survived. All later transactions are
-    /// forgotten, and the ids that they gave may be given again.
+    /// Sets the model to the state after a restart: the epochs up to `durable` survived. The model forgets all later
+    /// transactions. The engine may give the row ids of these transactions to other rows.
     pub fn restart(&mut self, durable: u64) {
         debug_assert_eq!(
             self.state_at(u64::MAX),

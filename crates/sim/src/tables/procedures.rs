@@ -1,19 +1,19 @@
-//! The procedures. The module `interpret` implements each of them a second time.
+//! The procedures. The module `interpret` implements every procedure a second time.
 
 use perdura::{Abort, procedure};
 
 use super::calls::change_mind;
 use super::schema::{Account, Entry, Order, Rate, Setting};
 
-/// The refusal of a procedure that needs a missing account.
+/// The message of a procedure that refuses because an account is missing.
 pub(crate) const NO_ACCOUNT: &str = "no such account";
-/// The refusal of a procedure whose payer has too little money.
+/// The message of a procedure that refuses because the payer has too little money.
 pub(crate) const TOO_POOR: &str = "not enough";
-/// The refusal of a procedure that opens an account that is already open.
+/// The message of a procedure that refuses because the account to open is already open.
 pub(crate) const IS_OPEN: &str = "the account is open";
-/// The refusal of a procedure that the client stops by an error.
+/// The message of a procedure that the client stops with an error.
 pub(crate) const CHANGED_MIND: &str = "the client has changed its mind";
-/// The most orders that `drop_orders` removes.
+/// The maximum number of orders that one call of `drop_orders` removes.
 pub(crate) const DROPPED_MAX: usize = 4;
 
 procedure! {
@@ -28,7 +28,7 @@ procedure! {
 }
 
 procedure! {
-    /// Moves money between two accounts, which may be the same. Returns the payer's new balance.
+    /// Moves money between two accounts. Payer and receiver may be one account. Returns the payer's new balance.
     pub fn transfer(cx, from: u64, to: u64, amount: i64) -> i64, on [Account(from), Account(to)] {
         let mut payer = cx.get::<Account>(from)?.ok_or(NO_ACCOUNT)?;
         payer.balance -= amount;
@@ -45,7 +45,7 @@ procedure! {
 }
 
 procedure! {
-    /// Removes an account and gives its balance to an heir.
+    /// Removes an account and gives its balance to the account `heir`. Returns this balance.
     pub fn close_account(cx, id: u64, heir: u64) -> i64, on [Account(id), Account(heir)] {
         let account = cx.get::<Account>(id)?.ok_or(NO_ACCOUNT)?;
         cx.remove::<Account>(id)?;
@@ -62,7 +62,7 @@ procedure! {
 }
 
 procedure! {
-    /// Appends `times` entries to an account. Returns their ids.
+    /// Appends `times` entries for an account. Returns their ids.
     pub fn append(cx, account: u64, amount: i64, text: String, times: u8) -> Vec<u64>,
     on [Account(account)] {
         let mut ids = Vec::new();
@@ -75,7 +75,7 @@ procedure! {
 }
 
 procedure! {
-    /// Writes the time and a random number into an account and a new order. Returns both.
+    /// Writes the time and a random number into an account and a new order. Returns the time and the random number.
     pub fn stamp(cx, id: u64, branch: u32) -> (u64, u64), on [Account(id), Order(branch)] {
         let (now, random) = (cx.now(), cx.random()?);
         if !cx.contains::<Account>(id)? {
@@ -93,8 +93,8 @@ procedure! {
 }
 
 procedure! {
-    /// Orders an item. If the payer cannot pay, the order stays and the payment is undone. Returns the id of the
-    /// payment's entry, if there was a payment.
+    /// Orders an item. If the payer cannot pay, the order stays and only the payment is undone. Returns the row id of
+    /// the payment's journal entry, or `None` if there is no payment.
     pub fn place_order(cx, branch: u32, number: u64, item: u16, tag: u64, amount: i64, payer: u64)
         -> Option<u64>,
     on [Order(branch), Account(payer)] {
@@ -120,7 +120,7 @@ procedure! {
 }
 
 procedure! {
-    /// Sets a rate in every partition, and writes its factor into all accounts. Returns the number of accounts.
+    /// Sets a rate in every partition, and writes its factor into all accounts. Returns how many accounts there are.
     pub fn revalue(cx, id: u16, factor: i64, name: String) -> u64, on all {
         let rate = Rate { id, factor, name };
         if cx.contains::<Rate>(id)? {
@@ -142,8 +142,9 @@ procedure! {
 }
 
 procedure! {
-    /// Gives an amount to every account of an owner, and sometimes changes the accounts' owner. Finds the accounts by
-    /// the index that this changes.
+    /// Gives an amount to every account of an owner, and makes `heir` the new owner of these accounts. Finds the
+    /// accounts by the index of owners. The change of owner also changes this index. Returns the number of changed
+    /// accounts.
     pub fn gift(cx, owner: String, amount: i64, heir: String) -> u64, on all {
         let accounts: Vec<Account> = cx.by(Account::by_owner, owner.as_str()).collect()?;
         let mut count = 0;
@@ -158,7 +159,7 @@ procedure! {
 }
 
 procedure! {
-    /// Changes two accounts but declares only one of them.
+    /// Changes two accounts but declares only the first.
     pub fn stray(cx, near: u64, far: u64, amount: i64) -> (), on [Account(near)] {
         for (id, amount) in [(near, amount), (far, -amount)] {
             if cx.contains::<Account>(id)? {
@@ -170,7 +171,7 @@ procedure! {
 }
 
 procedure! {
-    /// Reads a row of a page-addressed table, and changes an account by its value.
+    /// Reads a row of a page-addressed table, and adds its value to the balance of an account. Returns the value.
     pub fn consult(cx, id: u64, setting: u64) -> i64, on [Account(id), Setting(setting)] {
         let found = cx.get::<Setting>(setting)?.map_or(1, |setting| setting.value);
         if !cx.contains::<Account>(id)? {
@@ -182,7 +183,7 @@ procedure! {
 }
 
 procedure! {
-    /// Writes a page-addressed table and a key-addressed table.
+    /// Writes a row of a page-addressed table. Also writes an account of a key-addressed table, if the account exists.
     pub fn configure(cx, setting: u64, value: i64, text: String, id: u64) -> (),
     on [Account(id), Setting(setting)] {
         let row = Setting { id: setting, value, text };
@@ -199,7 +200,8 @@ procedure! {
 }
 
 procedure! {
-    /// Removes the first orders of a branch below a number, in ascending order. Returns the number of removed orders.
+    /// Removes orders of a branch in ascending order: only orders with a number below `below`, and at most
+    /// `DROPPED_MAX` orders. Returns how many it removed.
     pub fn drop_orders(cx, branch: u32, below: u64) -> u64, on [Order(branch)] {
         let orders = cx.range::<Order>((branch, 0)..(branch, below));
         let found: Vec<(u32, u64)> = Iterator::map(orders, |order| {
@@ -216,7 +218,7 @@ procedure! {
 }
 
 procedure! {
-    /// Removes all entries of an account. Returns the number of removed entries.
+    /// Removes all entries of an account. Returns how many it removed.
     pub fn forget_entries(cx, account: u64) -> u64, on all {
         let mut ids = Vec::new();
         for row in cx.by(Entry::by_account, account).views() {
@@ -231,7 +233,7 @@ procedure! {
 }
 
 procedure! {
-    /// Sums up the orders of a branch, multiplied by a rate. Changes nothing.
+    /// Returns the sum of a branch's order amounts, each multiplied by the factor of a rate. Changes nothing.
     pub fn tally(cx, branch: u32, rate: u16) -> i64, on [Order(branch)] {
         let factor = cx.get::<Rate>(rate)?.map_or(1, |rate| rate.factor);
         let mut sum = 0i64;
@@ -243,7 +245,7 @@ procedure! {
 }
 
 procedure! {
-    /// Changes an account and appends an entry. Then an error or a panic stops it.
+    /// Changes an account and appends an entry. Then stops with an error or a panic, which undoes the transaction.
     pub fn fickle(cx, id: u64, amount: i64, panics: bool) -> (), on [Account(id)] {
         if cx.contains::<Account>(id)? {
             cx.modify::<Account>(id, |account| {

@@ -1,4 +1,4 @@
-//! Keys and rows of all tables, as the model has them.
+//! The model's keys and rows of all tables.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::content::Content;
 
 use super::schema::{Account, Entry, Order, Rate, Setting};
 
-/// The name of a row of any table.
+/// The key of a row of any table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Account(u64),
@@ -15,9 +15,9 @@ pub(crate) enum Key {
     /// An entry, named by its row id.
     Entry(u64),
     Setting(u64),
-    /// A row of Redis's first database.
+    /// A key of a row in Redis's first database.
     Plain(u8),
-    /// A key-addressed table itself, named by its index in [`Sort::ALL`].
+    /// A whole key-addressed table. The number is its sort's index in [`Sort::ALL`].
     Table(usize),
 }
 
@@ -35,10 +35,10 @@ pub(crate) enum Row {
 
 /// Rows by key.
 pub(crate) type Rows = BTreeMap<Key, Row>;
-/// A key and the row that a transaction left there, if any.
+/// A key, and the row that the key has after a transaction. `None`: the key has no row.
 pub(crate) type Write = (Key, Option<Row>);
 
-/// The sorts of tables.
+/// The sorts of tables. The schema has one table of each sort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sort {
     Accounts,
@@ -78,8 +78,8 @@ impl Key {
         }
     }
 
-    /// Returns the home partition of a typed row. It is the key's integer modulo the number of partitions, or the low
-    /// byte of the id for a row without a key. `None`: the row has no home.
+    /// Returns the home partition of a typed row. With a key, it is the key's integer modulo the number of
+    /// partitions. Without a key, it is the low byte of the row id. `None`: the row has no home.
     pub fn home(self, partitions: u16) -> Option<u16> {
         assert!(partitions > 0, "a database has a partition");
         let modulo = |number: u64| u16::try_from(number % u64::from(partitions)).ok();
@@ -92,7 +92,7 @@ impl Key {
     }
 }
 
-/// Returns the rows of a sort.
+/// Returns the rows of the table of a sort.
 pub(crate) fn of_sort(rows: &Rows, sort: Sort) -> impl Iterator<Item = (&Key, &Row)> {
     let range = match sort {
         Sort::Accounts => Key::Account(0)..=Key::Account(u64::MAX),

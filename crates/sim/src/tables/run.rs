@@ -37,8 +37,8 @@ impl Lives for World {
     }
 
     fn draw_way(&mut self) {
-        // With nodes, an open makes its log durable. So the tables that a failed open created exist, and no others
-        // may be declared now.
+        // With nodes, an open makes its log durable. So the tables that a failed open has created exist, and this
+        // open must not declare more tables.
         let declares = !self.opens_again || self.machine.cluster.is_none();
         let World { machine, swarm, .. } = self;
         swarm.dropped = 0;
@@ -93,7 +93,7 @@ impl Lives for World {
     }
 
     fn try_again(&mut self) {
-        // A failed restart may have removed the mark of a clean shutdown.
+        // The failed restart may have removed the mark of a clean shutdown.
         self.closed_cleanly = None;
         self.opens_again = true;
     }
@@ -124,7 +124,7 @@ impl Lives for World {
 }
 
 impl World {
-    /// Counts the rare states that the last restart started from.
+    /// Counts the rare states of the database at the last restart.
     fn mark_reached(&mut self) {
         let report = self.core().report();
         let played = report.ordered.as_ref().map_or(0, |ordered| ordered.played);

@@ -3,7 +3,7 @@
 use perdura::table;
 
 table! {
-    /// An account: hashed, with a secondary index on a column of any length.
+    /// An account. The table is hashed. Its secondary index is on a column of variable length.
     pub struct Account in "accounts" {
         key(id: u64),
         owner: String,
@@ -14,7 +14,7 @@ table! {
 }
 
 table! {
-    /// An order of a branch: ordered, with tags that are unique within a branch.
+    /// An order of a branch. The table is ordered, and a tag is unique within its branch.
     pub struct Order in "orders", order = ordered {
         key(branch: u32, number: u64),
         item: u16,
@@ -27,7 +27,7 @@ table! {
 }
 
 table! {
-    /// A rate: a copy of each row in every partition.
+    /// A rate. Every partition has a copy of each row.
     pub struct Rate in "rates", replicated {
         key(id: u16),
         factor: i64,
@@ -36,7 +36,7 @@ table! {
 }
 
 table! {
-    /// An entry of the journal: without a key.
+    /// An entry of the journal. The table has no key.
     pub struct Entry in "entries" {
         account: u64,
         amount: i64,
@@ -46,7 +46,7 @@ table! {
 }
 
 table! {
-    /// A setting: page-addressed.
+    /// A setting. The table is page-addressed.
     pub struct Setting in "settings", addressing = page, order = ordered {
         key(id: u64),
         value: i64,

@@ -1,4 +1,4 @@
-//! Snapshots that are held open over many steps, checkpoints and other snapshots.
+//! Snapshots that stay open during later steps and checkpoints, and while other snapshots are opened.
 
 use perdura::{MemoryUse, TableId};
 use perdura_heap::{KeptBound, Snapshot};
@@ -16,13 +16,13 @@ use super::world::World;
 pub(crate) struct Held {
     snapshot: Snapshot,
     state: State,
-    /// The tables that existed at the snapshot's instant.
+    /// The typed tables that existed when the snapshot was opened.
     tables: Vec<(super::rows::Sort, TableId)>,
     plain: TableId,
 }
 
 impl World {
-    /// Opens a snapshot, compares one, or closes one.
+    /// Opens a snapshot, or compares an open one with its state, or closes one.
     pub fn snapshot_step(&mut self) -> Check {
         let (count, draw) = (self.snapshots.len(), self.rng.u8(0..3));
         if count == 0 || draw == 0 && count < self.swarm.snapshots {
@@ -55,8 +55,8 @@ impl World {
         }
     }
 
-    /// Checks that every snapshot still shows its instant. Then closes all of them, and checks that no version is
-    /// kept.
+    /// Checks that every snapshot still shows the state at its opening. Then closes all snapshots, and checks that no
+    /// version is kept.
     pub fn close_snapshots(&mut self) -> Check {
         let mut older_is_held = false;
         for held in &self.snapshots {
@@ -70,8 +70,8 @@ impl World {
         self.check_kept()
     }
 
-    /// If the memory for kept versions exceeds its bound, ends the oldest snapshots until it does not. While a
-    /// checkpoint runs, its steps free the versions instead.
+    /// Ends the oldest snapshots while the memory for kept versions exceeds its bound. If a checkpoint runs, its
+    /// steps free the versions instead.
     pub fn check_room(&mut self) -> Check {
         let core = self.machine.engine();
         if !core.heap().kept_over_bound() {
@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    /// Checks that versions are kept only for a snapshot or a checkpoint.
+    /// Checks that versions are kept only if a snapshot is open or a checkpoint runs.
     fn check_kept(&self) -> Check {
         let core = self.core();
         let kept = core.heap().memory().get(MemoryUse::Kept);
@@ -108,8 +108,8 @@ impl World {
 }
 
 impl Held {
-    /// Compares the snapshot with the state at its opening, unless it was ended to free memory. Returns whether the
-    /// snapshot is still open.
+    /// Compares the snapshot with the state at the snapshot's opening. Skips a snapshot that the engine has ended to
+    /// free memory. Returns whether the snapshot is still open.
     fn holds(&self, world: &World) -> Check<bool> {
         let is_bounded = world.swarm.options.kept_bound != KeptBound::default();
         match self.snapshot.each_row(self.plain, |_, _| Ok(())) {

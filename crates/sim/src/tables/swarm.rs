@@ -1,4 +1,4 @@
-//! The character of a run of typed tables.
+//! The character of a run in the world of typed tables.
 
 use std::sync::Arc;
 
@@ -25,18 +25,18 @@ use super::tree_swarm::{STEPS, TreeSwarm};
 pub(crate) struct Swarm {
     /// True if each stream has a separate disk.
     pub disks_apart: bool,
-    /// The options of the next open. Some of them change from one life to the next.
+    /// The options of the next open. Some options change from life to life.
     pub options: CoreOptions,
-    /// The declared tables: a bit for each sort, by its index.
+    /// The declared tables, as a set of bits. The place of a table's bit is its sort's index in [`Sort::ALL`].
     pub declared: u8,
-    /// The tables that were dropped in this life: a bit for each sort, by its index. The next open creates the
-    /// declared ones again.
+    /// The tables dropped in this life, as a set of bits like `declared`. The next open creates each dropped table that
+    /// is still declared.
     pub dropped: u8,
-    /// True if the log's form, the tables and the program's other declarations change from one life to the next.
+    /// True if the log's form, the declared tables and the program's other declarations change from life to life.
     pub changes: bool,
     /// True if some lives have a memory limit.
     pub short_memory: bool,
-    /// True if nothing is logged: a crash loses everything that is not in an image.
+    /// True if nothing is logged. A crash then loses everything that is not in an image.
     pub unlogged: bool,
     /// True if the engine refuses calls that cannot be logged as commands.
     pub strict: bool,
@@ -44,22 +44,22 @@ pub(crate) struct Swarm {
     pub all_pages: bool,
     pub accounts: u64,
     pub branches: u32,
-    /// The number of different order numbers and of different tags.
+    /// An upper limit. The run chooses random order numbers and tags below it.
     pub numbers: u64,
     pub settings: u64,
-    /// Odds of texts longer than a slot, of 100.
+    /// Odds, out of 100, that a text is longer than a slot.
     pub long: u8,
-    /// The most snapshots that are open at once.
+    /// The maximum number of open snapshots.
     pub snapshots: usize,
-    /// The tree beside the tables. `None`: the run has no tree.
+    /// The character of the tree beside the tables. `None`: the run has no tree.
     pub tree: Option<TreeSwarm>,
     pub course: Course,
     pub odds: [u32; KINDS],
 }
 
-/// The number of kinds of step, including those of a tree.
+/// The number of kinds of step, with the tree's steps.
 pub(crate) const KINDS: usize = KINDS_OF_TABLES + STEPS.len();
-/// The number of kinds of step without those of a tree.
+/// The number of kinds of step, without the tree's steps.
 pub(crate) const KINDS_OF_TABLES: usize = 14;
 
 pub(crate) fn draw_amount(rng: &mut Rng) -> i64 {
@@ -119,7 +119,7 @@ fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
 }
 
 impl Swarm {
-    /// Draws the character of a seed.
+    /// Draws the character for a seed.
     pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
         let streams = streams.unwrap_or_else(|| draw_streams(rng));
         let long = rng.u8(0..24) == 0;
@@ -176,13 +176,14 @@ impl Swarm {
         }
         swarm.unlogged = rng.u8(0..12) == 0;
         if swarm.unlogged {
-            // An interrupted open may write an image whose content the model does not know.
+            // An open that is interrupted may write an image whose content the model does not know.
             swarm.course.nested = 0;
         }
         swarm
     }
 
-    /// Draws the form of the log for the next life.
+    /// Sets the typed tables' options for the next life. Chooses, at random, the log's form, the form of changed rows
+    /// and the memory limit.
     pub fn draw_typed(&mut self, rng: &mut Rng) {
         assert!(
             self.declared < 1 << Sort::ALL.len(),
@@ -225,7 +226,7 @@ impl Swarm {
         sort != Sort::Settings && !self.all_pages
     }
 
-    /// Declares a table.
+    /// Declares the table of a sort.
     pub fn declare(&mut self, sort: Sort) {
         self.declared |= 1 << sort.place();
     }
@@ -235,7 +236,7 @@ impl Swarm {
         self.declared & !self.dropped & (1 << sort.place()) != 0
     }
 
-    /// Notes that a table was dropped. `for_good`: later lives do not declare it either.
+    /// Records that a table was dropped. If `for_good`, later lives do not declare the table.
     pub fn note_dropped(&mut self, sort: Sort, for_good: bool) {
         assert!(self.declares(sort), "a table is dropped once in a life");
         self.dropped |= 1 << sort.place();
@@ -244,7 +245,7 @@ impl Swarm {
         }
     }
 
-    /// Draws one of a few names. Some of these are long.
+    /// Draws the name of one of four owners. Some of the drawn names are long.
     pub fn draw_owner(&self, rng: &mut Rng) -> String {
         let owner = rng.u8(0..4);
         let len = if rng.u8(0..100) < self.long { 300 } else { 3 };

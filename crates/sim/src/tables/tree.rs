@@ -1,4 +1,4 @@
-//! The tree in a database that also has tables: its clients, and its part in the comparison after a restart.
+//! The tree in a database with tables: the clients, and the comparison after a restart.
 
 use std::sync::Arc;
 
@@ -22,18 +22,18 @@ use crate::tree::swarm::legal;
 use super::tree_swarm::TreeSwarm;
 use super::world::World;
 
-/// The most ways in which copies are restarted, unless all ways are tried.
+/// The maximum number of ways to restart that most checks try. One of 16 checks tries all ways.
 const WAYS: usize = 3;
 
-/// The tree's part of a world.
+/// The clients and the transactions of the tree in a world of tables.
 pub(crate) struct Tenant {
     keys: KeyClients,
-    /// The transactions of this life.
+    /// The engine's interface for the tree's transactions in this life.
     txns: Option<KeyTxns>,
 }
 
 impl Tenant {
-    /// Makes the tree's part of a new world.
+    /// Returns the tree's clients for a new world.
     pub fn new(tree: &TreeSwarm) -> Tenant {
         Tenant {
             keys: KeyClients::new(tree.keys.clone(), tree.dirty_max),
@@ -41,7 +41,7 @@ impl Tenant {
         }
     }
 
-    /// Returns the rows that must be there if exactly the epochs up to `durable` survived.
+    /// Returns the tree's expected rows if exactly the epochs up to `durable` survived.
     pub fn state_at(&self, durable: u64) -> State {
         self.keys.clients.oracle.state_at(durable)
     }
@@ -51,13 +51,14 @@ impl Tenant {
         self.keys.clients.are_idle()
     }
 
-    /// Drops all state that only the ended life had.
+    /// Drops everything that ended with the last life.
     pub fn forget(&mut self) {
         self.keys.clients.forget();
         self.txns = None;
     }
 
-    /// Begins a new life after its restart has been compared with the model.
+    /// Prepares the clients for a new life. The restart has recovered the epochs up to `kept`, and the caller has
+    /// compared the recovered state with the model.
     pub fn begin(&mut self, core: &Core, kept: u64) {
         self.keys.clients.oracle.restart(kept);
         self.txns = KeyTxns::over(core, Route::Scattered);
@@ -83,7 +84,7 @@ impl World {
         create_with_tree(env, &self.swarm.options, new)
     }
 
-    /// Draws the method of the tree's next restart.
+    /// Chooses, at random, the method by which the next restart replays the tree's records.
     pub fn draw_tree_method(&mut self) {
         if let Some(tree) = &self.swarm.tree {
             let methods = legal(tree.scheme);
@@ -92,8 +93,8 @@ impl World {
         }
     }
 
-    /// Sometimes commits the tree's clients at the end of a life. Transactions that are still open after that are
-    /// rolled back.
+    /// At the end of some lives, commits the transactions of the tree's clients. The next restart rolls back all
+    /// transactions that are still open.
     pub fn commit_at_times(&mut self) -> Check {
         if self.tenant.is_none() || self.stopped || self.rng.u8(0..4) > 0 {
             return Ok(());
@@ -101,7 +102,7 @@ impl World {
         (0..CLIENTS_MAX).try_for_each(|_| self.tree_step(KeyStep::Commit))
     }
 
-    /// Takes a step of the tree's clients or of its writer of pages.
+    /// Takes a step of the tree's clients, or of the tree's page writer.
     pub fn tree_step(&mut self, step: KeyStep) -> Check {
         let World {
             machine,
@@ -124,7 +125,7 @@ impl World {
         }
     }
 
-    /// Compares the tree of an open engine with the rows that must be there.
+    /// Compares the tree of an open engine with the expected rows.
     pub fn compare_tree(&self, core: &Core, expected: &State) -> Check {
         match &self.tenant {
             Some(_) => compare(core, expected).map_err(|what| format!("the tree: {what}")),
@@ -132,9 +133,9 @@ impl World {
         }
     }
 
-    /// Checks that methods do not matter. All legal ways, or some of them, restart the disks as the last restart
-    /// found them. All must lead to the same digest. It must be the digest of the last restart, unless nodes held
-    /// more of the log.
+    /// Checks that every restart method gives the same digest. Restarts from the disks `before`, which have the state
+    /// before the last restart. Tries all legal ways to restart, or some of them. The digest must equal that of the
+    /// open engine, unless nodes mirror the log. The nodes may hold more of the log than the disks.
     pub fn check_methods(&self, before: &[Arc<SimDisk>], choice: u64) -> Check {
         let (Some(tree), Some(anchor)) = (&self.swarm.tree, anchor_of(&before[0])?) else {
             return Ok(());
@@ -170,7 +171,7 @@ impl World {
         Ok(())
     }
 
-    /// Returns the digest of the open engine.
+    /// Flushes the log and returns the digest of the open engine.
     fn digest_now(&self) -> Check<u64> {
         let failed = |error: Error| format!("the digest: {error}");
         self.core().flush_all().map_err(failed)?;

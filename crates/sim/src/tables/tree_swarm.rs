@@ -1,4 +1,4 @@
-//! The character of a run of tables with a tree beside them.
+//! The character of a run that has tables and a tree.
 
 use fastrand::Rng;
 use perdura_device::CrashProfile;
@@ -11,7 +11,7 @@ use crate::tree::swarm::{draw_limits, draw_scheme};
 
 use super::swarm::{KINDS_OF_TABLES, Swarm};
 
-/// The kinds of step of a tree, in the order of their odds.
+/// The kinds of step that a tree has. The array of odds has the same order.
 pub(crate) const STEPS: [KeyStep; 7] = [
     KeyStep::Begin,
     KeyStep::Put,
@@ -22,13 +22,13 @@ pub(crate) const STEPS: [KeyStep; 7] = [
     KeyStep::WritePages,
 ];
 
-/// The character of a tree.
+/// The character of the tree in a run.
 #[derive(Debug, Clone)]
 pub(crate) struct TreeSwarm {
     pub scheme: Scheme,
     pub page_bytes: usize,
     pub keys: KeyShape,
-    /// The most dirty pages that the writer of pages tolerates before it works.
+    /// A limit of dirty pages. The page writer stops early if at most this many pages are dirty.
     pub dirty_max: usize,
 }
 
@@ -45,8 +45,8 @@ fn draw_odds(rng: &mut Rng) -> [u32; STEPS.len()] {
 }
 
 impl Swarm {
-    /// Draws the character of a seed for a run with a tree. Everything is logged, because the tree and the tables
-    /// share one log.
+    /// Chooses, at random, the character of a run that has a tree. Such a run logs everything, because the tree and
+    /// the tables share one log.
     pub fn draw_mixed(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
         let mut swarm = Swarm::draw(rng, streams, profile);
         if std::mem::take(&mut swarm.unlogged) {

@@ -1,4 +1,4 @@
-//! The world of typed tables: a machine with its engine, the oracle, and the snapshots that are open.
+//! The world of typed tables: a machine with its engine, the oracle, and the open snapshots.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use super::snapshots::Held;
 use super::swarm::Swarm;
 use super::tree::Tenant;
 
-/// The rows and numbers that a database must have.
+/// The expected content of a database.
 pub(crate) struct Expected {
     tables: State,
     /// The tree's rows. Empty if the run has no tree.
     tree: tree::client::State,
 }
 
-/// All parts of a run.
+/// The state of a run in the world of typed tables.
 pub(crate) struct World {
     pub machine: Machine<Core>,
     pub swarm: Swarm,
@@ -36,13 +36,13 @@ pub(crate) struct World {
     /// The tree beside the tables. `None`: the run has no tree.
     pub tenant: Option<Tenant>,
     pub snapshots: Vec<Held>,
-    /// True if the last life ended with the anchor's mark of a clean shutdown. `None`: unknown.
+    /// True if the anchor recorded a clean shutdown at the end of the last life. `None`: unknown.
     pub closed_cleanly: Option<bool>,
     /// True if the last attempt to open the database failed.
     pub opens_again: bool,
-    /// In a run without a log: the checkpoint of the image that the anchor names. This image must not be lost.
+    /// In a run without a log, the checkpoint of the image that the anchor names. A crash must not lose this image.
     pub must_image: u64,
-    /// In a run without a log: the checkpoint of the image that the last restart loaded.
+    /// In a run without a log, the checkpoint of the image that the last restart loaded.
     pub loaded_image: u64,
 }
 
@@ -110,8 +110,8 @@ impl OverCore for World {
         }
     }
 
-    /// Returns whether the model can compute the state. It cannot if an older image replaces a damaged one and comes
-    /// from before the last restart.
+    /// Returns whether the model can compute the state at `survived`. It cannot if an older image replaces a damaged
+    /// one, and that older image was made before the last restart.
     fn remembers(&self, survived: u64) -> bool {
         self.is_logged() || survived >= self.loaded_image
     }
@@ -137,11 +137,12 @@ impl OverCore for World {
 }
 
 impl World {
-    /// Returns a machine with empty disks.
+    /// Returns a world with empty disks.
     pub fn new(seed: u64, rng: Rng, mut swarm: Swarm) -> World {
         let logs = swarm.course.log_disks(swarm.disks_apart);
         let has_nodes = !swarm.unlogged && scramble(seed ^ 0x6e6f_6465).is_multiple_of(4);
-        // Restarts after rot do not use the nodes, but might need their log.
+        // A restart after rot does not use the nodes, but might need the log that they hold. So runs with nodes have
+        // no rot.
         swarm.course.rot &= !has_nodes;
         let mut machine = Machine::new(seed, rng, swarm.course.clone(), 1 + logs);
         machine.cluster = has_nodes.then(|| Cluster::new(seed, Arc::clone(&machine.clock)));
@@ -163,8 +164,9 @@ impl World {
         self.engine()
     }
 
-    /// Returns the number by which the model orders a commit: its epoch. Without a log, it is the first checkpoint
-    /// that begins after the commit, because this checkpoint's image has the commit.
+    /// Returns the number that orders a commit in the model. With a log it is the commit's epoch. Without a log it is
+    /// the first checkpoint that begins after the commit. The image of this checkpoint is the first that contains the
+    /// commit.
     pub fn moment(&self, epoch: u64) -> u64 {
         match self.swarm.unlogged {
             true => self.core().heap().ckpt_epoch().0 + 1,
@@ -172,7 +174,8 @@ impl World {
         }
     }
 
-    /// Updates the image that the anchor names. In a run without a log, only this image survives a crash.
+    /// Updates `must_image` to the image that the anchor now names. In a run without a log, only this image survives
+    /// a crash.
     pub fn note_image(&mut self) {
         if !self.swarm.unlogged {
             return;
@@ -188,7 +191,7 @@ impl World {
         self.must_image = named;
     }
 
-    /// Returns the number of each partition of an open engine.
+    /// Returns how many transactions each partition of an open engine has counted.
     pub fn numbers(core: &Core) -> Vec<u64> {
         let partitions = core.heap().geometry().partitions;
         assert!(partitions > 0, "a database has a partition");

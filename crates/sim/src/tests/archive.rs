@@ -1,6 +1,6 @@
-//! The simulator of the archive against the engine, and against the engine with seeded bugs.
+//! Tests of the simulator's archive mode: with the engine as it is, and with seeded bugs in it.
 //!
-//! The default is short; `--ignored` runs the long forms.
+//! The default run is short; `--ignored` runs the long forms.
 
 use crate::tests::common;
 
@@ -20,7 +20,7 @@ fn crashes_and_restores_meet_every_state() {
     }
 }
 
-/// The rare states that a few hundred runs must have reached.
+/// The names of the rare states that three hundred runs must reach.
 const MARKS: [&str; 21] = [
     "agent",
     "agent_killed",
@@ -50,7 +50,7 @@ fn the_same_seeds_give_the_same_trace() {
     common::the_same_seeds_give_the_same_trace(Mode::Archive);
 }
 
-/// The bugs of the archive that a run can meet. The other bugs need actions that the product never takes.
+/// The bugs of the archive that a run can find. The archive's other bugs need actions that the product never takes.
 const SEEN: [Flaw; 15] = [
     Flaw::PinnedSlotOverwritten,
     Flaw::RenameBeforeSync,

@@ -1,5 +1,5 @@
-//! The common tests of all modes: runs of one mode, faults that strike, a replay that fails again, and every seeded
-//! bug found within a number of runs.
+//! The tests that all modes share. They check that random runs show no violation, and that every kind of fault occurs.
+//! They also check that a replay of a failed run fails again. Every seeded bug must be found within a limit of runs.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,14 +8,13 @@ use std::time::Instant;
 use crate::{CrashOptions, CrashReport, Mode, run};
 use perdura_base::flaw::{Flaw, arm};
 
-/// The most runs in which each seeded bug must be found. It is a count, not a time, so that a slow machine tries the
-/// same seeds.
+/// Each seeded bug must be found within this many runs. The limit counts runs, not time, so that a slow machine tries
+/// no fewer seeds.
 const HUNT_RUNS: u64 = 30_000;
-/// The number of runs after which violations are looked for.
+/// The number of runs in one batch. `hunt` looks for violations after each batch.
 const BATCH: u64 = 50;
-/// Bugs that only few runs meet, each with the seed of a run that meets it. This seed is tried first. If its run no
-/// longer finds the bug, all seeds are tried as for the other bugs, which takes minutes. Then replace the seed here
-/// by the one that was found.
+/// Rarely found bugs, each with the seed of a run that finds the bug. `hunt` tries this seed first. If this run no
+/// longer finds the bug, `hunt` tries all seeds, which takes minutes. Then replace the seed here by the new seed.
 const RARE: [(Mode, Flaw, u64); 17] = [
     (Mode::Executor, Flaw::TruncateBeforeAnchor, 344),
     (Mode::Executor, Flaw::TextKeptByDraft, 334),
@@ -47,7 +46,7 @@ pub fn runs(mode: Mode, seed: u64, runs: u64) -> CrashReport {
     run(&options, |_| {})
 }
 
-/// Runs four hundred seeds without a violation. Every kind of fault must strike in them.
+/// Runs four hundred seeds, which must lead to no violation. Every kind of fault must strike in these runs.
 pub fn every_promise_is_kept_and_every_fault_strikes(mode: Mode) {
     let report = runs(mode, 1, 400);
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
@@ -76,15 +75,15 @@ pub fn every_promise_is_kept_and_every_fault_strikes(mode: Mode) {
     }
 }
 
-/// Checks that equal seeds lead to equal runs, and different seeds to different runs.
+/// Checks that the same seeds give the same runs. Also checks that other seeds give other runs.
 pub fn the_same_seeds_give_the_same_trace(mode: Mode) {
     let first = runs(mode, 77, 40);
     assert_eq!(first.trace, runs(mode, 77, 40).trace);
     assert_ne!(first.trace, runs(mode, 78, 40).trace);
 }
 
-/// Runs the seeds that every change should pass, which takes minutes. `PERDURA_SEED` and `PERDURA_RUNS` choose other
-/// seeds.
+/// Runs the seeds that every change should pass. This takes minutes. The variables `PERDURA_SEED` and `PERDURA_RUNS`
+/// choose other seeds.
 pub fn twenty_thousand_runs_keep_every_promise(mode: Mode) {
     std::panic::set_hook(Box::new(|_| {}));
     let number = |name: &str, usual| {
@@ -101,7 +100,7 @@ pub fn twenty_thousand_runs_keep_every_promise(mode: Mode) {
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
 }
 
-/// Checks that a report names a seed that fails while a bug is armed, and that a second run of this seed fails again.
+/// Arms a bug and checks that the report names a failing seed. A second run of this seed must fail again.
 pub fn a_violation_is_replayed(mode: Mode, word: &str, flaw: Flaw, tries: u64) {
     arm(Some(flaw));
     let report = runs(mode, 1, tries);
@@ -120,13 +119,13 @@ pub fn a_violation_is_replayed(mode: Mode, word: &str, flaw: Flaw, tries: u64) {
     );
 }
 
-/// Arms each bug in turn and looks for a contradiction in random runs. `also` is called once, after the first three
-/// hundred runs. It is for bugs that need one exact moment.
+/// Arms each bug in turn and looks for a contradiction in random runs. If the first three hundred runs with a bug show
+/// no contradiction, calls `also`. `also` finds bugs that need one exact moment.
 pub fn each_is_caught(mode: Mode, flaws: &[Flaw], also: fn() -> Option<String>) {
     std::panic::set_hook(Box::new(|_| {}));
     let (next, escaped) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let innocent = Mutex::new(Vec::new());
-    // A bug is armed only for the current thread.
+    // `arm` arms a bug only for the current thread.
     let work = || {
         while let Some(flaw) = flaws.get(next.fetch_add(1, Ordering::Relaxed)) {
             arm(Some(*flaw));
@@ -140,7 +139,7 @@ pub fn each_is_caught(mode: Mode, flaws: &[Flaw], also: fn() -> Option<String>) 
                 continue;
             };
             println!("{flaw:?}: {seconds:.2} s, {what}");
-            // Repeats the runs without the bug. A violation that they also show does not count.
+            // These lines repeat the run without the bug. A violation that appears again does not count.
             let alone = match seed {
                 Some(seed) => runs(mode, seed, 1).violations.is_empty(),
                 None => also().is_none(),
@@ -162,8 +161,8 @@ pub fn each_is_caught(mode: Mode, flaws: &[Flaw], also: fn() -> Option<String>) 
     );
 }
 
-/// Returns the first contradiction, and the seed of its run. The seed is `None` if `also` found the contradiction.
-/// Returns `None` if no run shows one.
+/// Returns the first contradiction and the seed of its run, or `None` if no run shows a contradiction. The seed is
+/// `None` if `also` found the contradiction.
 fn hunt(mode: Mode, flaw: Flaw, also: fn() -> Option<String>) -> Option<(Option<u64>, String)> {
     let found = |seed, count| {
         let report = runs(mode, seed, count);

@@ -1,13 +1,15 @@
-//! A copy of a running database, taken file by file and piece by piece while the database works.
+//! Tests of copies of a running database. A copier reads file by file and piece by piece while the database works.
 //!
-//! docs/operate/back-up.md gives the order and the conditions. A copy that meets them must start, contain every
-//! transaction acknowledged before the copy began, and be exactly a durable prefix. A copy that violates them must
-//! either start like that, or be refused with a message that names the cause.
+//! docs/operate/back-up.md gives the order and the conditions of a copy. A copy that meets the conditions must start.
+//! It must hold whole epochs without a gap, with every transaction acknowledged before the copying began. A copy that
+//! violates the conditions must start and hold the same, or it must be refused with an error that names the cause.
 //!
-//! The simulator showed that the conditions are needed. Without a pause, a copier reads zeros beyond the end of the
-//! log. A writer then fills this region and continues ahead of the copier. So the copy has a gap, and blocks behind
-//! the gap prove it. With checkpoints, a completed checkpoint leaves an image directory that the copied anchor does
-//! not know, and overwrites the pages of the older image.
+//! The simulator showed that the conditions are needed:
+//!
+//! * If writes are not paused, a copier reads zeros beyond the end of the log. The writer then fills this region and
+//!   continues ahead of the copier. The copy of the log then has a gap. Blocks after the gap prove that log is missing.
+//! * If a checkpoint completes during the copying, it leaves an image directory that the copied anchor does not name.
+//!   The checkpoint also overwrites the pages of the older image.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,33 +28,33 @@ use crate::report::Check;
 use crate::tests::damage::empty;
 use crate::world::World;
 
-/// The rule of docs/operate/back-up.md that a copy violates.
+/// The rule of docs/operate/back-up.md that a copier breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Breach {
-    /// No rule.
+    /// No rule is broken.
     None,
-    /// Writes continue while the log is copied.
+    /// Writes continue while the copier copies the log.
     Unpaused,
-    /// Checkpoints begin and end while the database is copied.
+    /// Checkpoints begin and end while the copier copies the database.
     Checkpoints,
-    /// The log is copied first and the anchor last.
+    /// The copier copies the log first and the anchor last.
     Backwards,
 }
 
 /// The result of opening a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Copied {
-    /// The copy starts, with everything that it must have.
+    /// The copy starts, with everything that it must hold.
     Starts,
     /// The copy is refused with this message, which names the cause.
     Refused(String),
 }
 
-/// The words by which a refusal names a copy of a running database as a possible cause.
+/// The part of a refusal's text that gives a possible cause: the files are a copy of a running database.
 const CAUSE: &str = "a copy of a running database";
 /// The directories of a database.
 const FOLDERS: [&str; 3] = ["image-a", "image-b", "log"];
-/// The size of a copier's reads, bytes.
+/// The size of a copier's reads, in bytes.
 const PIECE_BYTES: usize = 4096;
 
 struct Copier {
@@ -61,10 +63,10 @@ struct Copier {
     files: BTreeMap<String, Vec<u8>>,
 }
 
-/// Takes a copy of a small database and opens it.
+/// Copies a small database and opens the copy.
 ///
 /// # Errors
-/// Returns a description of what is wrong with the copy.
+/// A description of the fault in the copy.
 pub fn copy(seed: u64, streams: u8, breach: Breach) -> Check<Copied> {
     let mut world = empty(seed, streams);
     world.open()?;
@@ -102,7 +104,7 @@ pub fn copy(seed: u64, streams: u8, breach: Breach) -> Check<Copied> {
 }
 
 impl Copier {
-    /// Stops all writes, makes everything durable, and appends the proof of that to the log.
+    /// Stops all writes, makes everything durable, and appends to the log the evidence that everything is durable.
     fn pause(&mut self) -> Check {
         let odds = &mut self.world.swarm.odds;
         (odds.write, odds.purge, odds.empty, odds.draft) = (0, 0, 0, 0);
@@ -119,7 +121,7 @@ impl Copier {
         Ok(())
     }
 
-    /// Copies the current content of a file. Skips a file that no longer exists, as `cp -r` does.
+    /// Copies the current content of a file. Skips a file that no longer exists, like `cp -r`.
     fn file(&mut self, path: &str) -> Check {
         let text = |error: Error| error.to_string();
         let file = match self.world.disks[0].open(path, Access::Buffered) {
@@ -143,7 +145,7 @@ impl Copier {
         Ok(())
     }
 
-    /// Takes the steps of the database between two reads of the copier.
+    /// Lets the database do up to five steps before the copier reads again.
     fn between(&mut self) -> Check {
         let steps = self.world.rng.u32(0..6);
         self.world.steps(steps)
@@ -200,8 +202,8 @@ impl Copier {
     }
 }
 
-/// Checks that a copy in which only the log is incomplete can be repaired, with everything that was acknowledged
-/// before the copy began.
+/// Checks that `repair` can make a database from a copy with an incomplete log. The result must hold everything
+/// acknowledged before the copy began.
 fn can_be_repaired(world: &World, env: &Env, promised: u64) -> Check {
     let method = Method::of(Scheme::Differential);
     let options = dry_run_options(env, method, world.swarm.options.schedule);

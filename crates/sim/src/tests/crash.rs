@@ -1,6 +1,6 @@
-//! The simulator against the engine, and against the engine with seeded bugs.
+//! Tests of the simulator's executor mode: with the engine as it is, and with seeded bugs in it.
 //!
-//! The default is short; `--ignored` runs the long forms.
+//! The default run is short; `--ignored` runs the long forms.
 
 use crate::tests::common;
 
@@ -76,7 +76,7 @@ fn every_seeded_bug_is_caught() {
         if let Some(what) = tried.iter().find_map(|tried| tried.violations.first()) {
             return Some(format!("small histories, {what}"));
         }
-        // Some bugs prevent the creation of the small database.
+        // With some bugs, the small database cannot be created.
         let damaged = [flip_bytes(1, 577), zero_log(1, 401)];
         let mut wrong = damaged.iter().flatten().flat_map(|one| &one.violations);
         Some(format!("damage, {}", wrong.next()?))
@@ -140,8 +140,8 @@ fn small_histories_survive_a_crash_at_every_io_and_every_subset() {
     ));
 }
 
-/// Reported from outside the project: after `kill -9`, a restart and a power cut, the database refused to start. The
-/// restart had believed blocks that the dead process wrote and never synced.
+/// A report from outside the project: after `kill -9`, a restart and a power cut, the database refused to start. The
+/// restart had trusted blocks that the dead process had written but never synced.
 #[test]
 fn what_a_restart_after_kill_9_believed_survives_a_power_cut_at_every_io() {
     use perdura_device::SyncFailure::{KeepsNew, Reverts};
@@ -181,7 +181,7 @@ fn the_nth_failing_io_loses_nothing_for_every_n() {
         Checkpoint,
     ];
     clean(&nth_failure(&[], &life, 1));
-    // The failure strikes within a restart, or within the first checkpoints after it.
+    // The failure strikes within a restart, or within the first checkpoints after a restart.
     let before = [Write(0), Checkpoint, Write(1)];
     clean(&nth_failure(
         &before,
@@ -269,7 +269,8 @@ fn swept(seed: u64, streams: u8, age: Age) {
     assert!(swept.started > 0 && swept.refused > 0);
 }
 
-/// Checks databases of several seeds. Skips a database that has no such blocks.
+/// Damages these blocks in the databases of several seeds, one block at a time. Checks that a salvage recovers
+/// everything before the damage. Skips a database that has no such blocks.
 fn all_salvaged(age: Age, blocks: Blocks) {
     let mut suited = 0;
     for seed in 1..24 {
@@ -285,21 +286,22 @@ fn all_salvaged(age: Age, blocks: Blocks) {
     assert!(suited > 20, "{suited} blocks");
 }
 
-/// Once, no salvage plan covered this case. The log does not reach the image's end. The image alone was refused
-/// because segments of the newest life existed.
+/// In this case, the readable log ends before the end of the image's checkpoint. An earlier version of salvage had no
+/// plan for this case. It refused the plan that uses only the image, because segments of the newest life existed.
 #[test]
 fn a_bit_flipped_in_the_only_images_window_leaves_exactly_what_comes_before_it() {
     all_salvaged(Age::Midway, Blocks::OfTheWindow);
 }
 
-/// Once, the start of the oldest life that the anchor names was derived from the life before it, which the anchor no
-/// longer names.
+/// An earlier version of salvage computed the start of each life from the previous life. It did so even for the oldest
+/// life that the anchor names, although the anchor no longer names the life before it.
 #[test]
 fn a_bit_flipped_in_an_ended_life_behind_a_pruned_one_leaves_exactly_what_comes_before_it() {
     all_salvaged(Age::Old, Blocks::OfAnEndedLife);
 }
 
-/// Tests one database of each kind. `PERDURA_SWEEP=20` tests twenty.
+/// Tests one database for each pair of an age and a number of streams. `PERDURA_SWEEP=20` tests twenty databases for
+/// each pair.
 #[test]
 fn verify_a_dry_run_and_a_start_say_the_same_of_every_damaged_file() {
     let seeds = std::env::var("PERDURA_SWEEP").map_or(1, |text| text.parse().expect("a number"));
@@ -318,8 +320,8 @@ fn verify_a_dry_run_and_a_start_say_the_same_of_every_damaged_file() {
     std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(sweep_some))));
 }
 
-/// Copies running databases, `PERDURA_COPIES` of them with this breach. Returns how many copies start and how many
-/// are refused.
+/// Copies several running databases, and each time breaks the rule that `breach` names. The variable `PERDURA_COPIES`
+/// sets the number of databases. Returns how many copies start, and how many are refused.
 fn copied(breach: Breach) -> (u64, u64) {
     let seeds = std::env::var("PERDURA_COPIES").map_or(40, |text| text.parse().expect("a number"));
     let (mut starts, mut refused) = (0, 0);

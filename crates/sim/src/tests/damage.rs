@@ -1,8 +1,10 @@
-//! Damage at every byte of a small database: one bit is flipped, or the log is zeroed from that byte on.
+//! Tests of damage at every byte of a small database. Each case flips a bit of one byte, or zeroes the log from this
+//! byte to the end of the segment.
 //!
-//! The database must refuse with an error that names the damage, or start from exactly a durable prefix. A flip may
-//! lose only epochs of whose durability no later block or anchor has evidence. Zeros may lose only such epochs, and
-//! only if the zeros cover their blocks. The engine never panics.
+//! The database may refuse to start, with an error that names the damage. If it starts, it must hold exactly a durable
+//! prefix: all epochs up to some epoch. A flip may lose an epoch only if no later block or anchor proves that the epoch
+//! was durable. Zeros may remove this proof. They may then lose the epoch only if they also cover the epoch's blocks.
+//! The engine must not panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,14 +20,14 @@ use crate::report::Check;
 use crate::swarm::Swarm;
 use crate::world::World;
 
-/// The number of damaged cases, by their results.
+/// The counts of damaged cases, by result.
 #[derive(Debug, Clone, Default)]
 pub struct Damaged {
-    /// The number of cases: bytes that were flipped, or from which on the log was zeroed.
+    /// The number of cases. Each case flipped one bit, or zeroed a segment of the log from some byte to its end.
     pub cases: u64,
-    /// The number of cases in which the database started.
+    /// The number of databases that started.
     pub started: u64,
-    /// The number of cases in which it refused.
+    /// The number of databases that refused to start.
     pub refused: u64,
     /// The violations that were found.
     pub violations: Vec<String>,
@@ -43,7 +45,8 @@ impl Damaged {
     }
 }
 
-/// Returns a small database with two images, log behind both of them, and a void tail of an earlier life.
+/// Returns a small database with two images. The log has records after both images. The log of an earlier life ends
+/// with records that are void, because their epochs were not durable at the crash.
 fn small(seed: u64) -> Check<World> {
     let mut world = empty(seed, 2);
     for _ in 0..2 {
@@ -58,7 +61,7 @@ fn small(seed: u64) -> Check<World> {
     Ok(world)
 }
 
-/// Returns a machine without a database. The database that is made there has a few rows of every type.
+/// Returns a world with disks that have no database. A database created on the disks gets a few rows of every type.
 pub(crate) fn empty(seed: u64, streams: u8) -> World {
     let mut rng = Rng::with_seed(seed);
     let drawn = Swarm::draw(&mut rng, Some(streams), Some(CrashProfile::Ordered));
@@ -153,8 +156,9 @@ pub fn flip_bytes(seed: u64, stride: usize) -> Check<Damaged> {
     Ok(out)
 }
 
-/// Zeroes every segment of the log from every `stride`-th byte on, as a crash that loses writes leaves
-/// it. A longer log never leads to an older epoch.
+/// Zeroes each segment of the log from some byte to its end, as a crash that loses writes may do. Tries every
+/// `stride`-th byte as the first zeroed byte. Checks that a database never starts at an earlier epoch when more of the
+/// segment is left.
 ///
 /// # Errors
 /// Fails if the small database cannot be made.

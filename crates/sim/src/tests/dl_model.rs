@@ -1,12 +1,12 @@
-//! Tests of the model of differential logging: the corrected algorithm keeps every promise in every history, and each
-//! known mistake breaks one.
+//! Tests of the model of differential logging. The corrected algorithm keeps every promise in every history. Each
+//! known mistake breaks a promise in some history.
 
 use crate::tests::model_dl::{Twist, Twists, VARIANTS, run_variant};
 
-/// The most runs in which each mistake must break a promise. It is a count, not a time, so that a slow machine tries
-/// the same seeds.
+/// Each mistake must break a promise within this many runs. The limit counts runs, not time, so that a slow machine
+/// tries no fewer seeds.
 const HUNT_RUNS: u64 = 10_000;
-/// The number of runs after which failures are looked for.
+/// The number of runs in one batch. The test looks for failures after each batch.
 const PART: u64 = 500;
 
 fn sound_variants_hold(runs: u64) {

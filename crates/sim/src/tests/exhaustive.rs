@@ -1,10 +1,11 @@
-//! Small histories, exhaustively. A crash strikes at every I/O and keeps every possible subset of the operations that
-//! were not yet durable. In other passes the n-th I/O fails, for n = 1, 2, … until no I/O fails in a pass.
+//! Exhaustive tests of small histories. A history is repeated with a crash at each of its I/Os. Each crash is repeated
+//! with every possible subset of the operations that were not yet durable. In other passes the n-th I/O fails, for
+//! n = 1, 2, … until a pass has no n-th I/O.
 //!
-//! Random histories find unexpected errors. Exhaustive ones find errors that need one exact moment.
+//! Random histories find unexpected errors. Exhaustive histories find errors that need one exact moment.
 //!
 //! # Source
-//! The n-th failure loop is SQLite's way of testing (its *out-of-memory* and *I/O error* tests).
+//! SQLite's *out-of-memory* and *I/O error* tests also repeat a test with the n-th operation failing.
 
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ pub enum Letter {
 pub struct Tried {
     /// The number of histories.
     pub histories: u64,
-    /// The number of runs. Each has one crash or one failure.
+    /// The number of runs. Each run has one crash or one failure.
     pub cases: u64,
     /// The number of restarts compared with the model.
     pub restarts: u64,
@@ -48,19 +49,20 @@ pub struct Tried {
     pub violations: Vec<String>,
 }
 
-/// The event after a restart.
+/// The event that follows a restart.
 #[derive(Debug, Clone, Copy)]
 enum Then {
     Nothing,
-    /// The power fails at once. Everything that the restart showed must be durable.
+    /// The power fails at once. Everything that clients could read after the restart must be durable.
     PowerCut,
     /// A checkpoint, and then a power cut.
     Checkpoint,
 }
 
 impl Then {
-    /// Chooses the event. After a kill it is a power cut, which finds most errors there. A checkpoint is costly, so
-    /// it is chosen only if `now`.
+    /// Returns the event that follows the restart after a crash. After a kill, it is a power cut, because this event
+    /// finds the most errors. After other crashes, it is a checkpoint if `now` is true, else nothing. Checkpoints are
+    /// costly, so `now` is rarely true.
     fn after(profile: CrashProfile, now: bool) -> Then {
         match () {
             () if profile == CrashProfile::Killed => Then::PowerCut,
@@ -70,7 +72,8 @@ impl Then {
     }
 }
 
-/// With up to this many pending operations every subset of them is tried. With more, profiles and seeds are tried.
+/// The maximum number of pending operations for a crash that tries every subset of them. With more pending operations,
+/// every crash profile is tried instead.
 const SUBSETS_MAX: usize = 8;
 
 fn small(streams: u8) -> World {
@@ -94,7 +97,7 @@ fn small(streams: u8) -> World {
 }
 
 impl World {
-    /// Plays a history up to its end, or up to an injected failure.
+    /// Plays a history until an injected failure or the history's end.
     fn play(&mut self, history: &[Letter]) -> Check {
         self.faults_before = 0;
         if !self.reopen()? {
@@ -123,7 +126,8 @@ impl World {
         Ok(())
     }
 
-    /// Opens the engine and compares its rows with the model. Returns `false` if an injected failure prevents that.
+    /// Opens the engine and compares its rows with the model. Returns `false` if an injected failure prevents the
+    /// open.
     fn reopen(&mut self) -> Check<bool> {
         match self.open_core(&self.disks) {
             Ok(core) => {
@@ -143,8 +147,8 @@ impl World {
         self.transact_ops(&[Op::Put(place, content, None)], false)
     }
 
-    /// Restarts a machine that has just crashed, and checks the recovered state. The state must also survive the
-    /// event `then`, and a second restart.
+    /// Restarts from disks that have just crashed, and checks the recovered state. The state must also survive the
+    /// event `then` and a second restart.
     fn recover(&self, then: Then) -> Check {
         let open = || {
             self.open_core(&self.disks)
@@ -167,7 +171,7 @@ impl World {
     }
 }
 
-/// Returns all histories of up to `letters` letters. The letters are a write of one of two keys and a checkpoint. A
+/// Returns all histories of up to `letters` letters. Each letter is a write of one of two keys, or a checkpoint. A
 /// history has at most three transactions.
 #[must_use]
 pub fn histories(letters: usize) -> Vec<Vec<Letter>> {
@@ -195,8 +199,9 @@ pub fn histories(letters: usize) -> Vec<Vec<Letter>> {
     all
 }
 
-/// Plays each history once for every mutating I/O in it, with a power cut at this I/O. Restarts from every subset of
-/// the operations that were not durable, or from four profiles if there are too many.
+/// Plays each history once for each of its mutating I/Os, and cuts the power at this I/O. Then restarts with every
+/// subset of the operations that were not yet durable. If there are too many of these operations, restarts with those
+/// that each crash profile keeps.
 #[must_use]
 pub fn crash_at_every_io(histories: &[Vec<Letter>], streams: u8) -> Tried {
     let mut tried = Tried::default();
@@ -255,7 +260,7 @@ fn all_outcomes(world: &mut World, cut: u64, tried: &mut Tried) -> Check {
         }
     }
     for (seed, profile) in (0..8).zip(CrashProfile::ALL.into_iter().cycle()) {
-        // All subsets of whole operations have been tried. Torn operations have not.
+        // All subsets of whole operations were tried above. Torn operations were not.
         let whole = !matches!(profile, CrashProfile::Worst | CrashProfile::Killed);
         if pending <= SUBSETS_MAX && whole {
             continue;
@@ -270,9 +275,9 @@ fn all_outcomes(world: &mut World, cut: u64, tried: &mut Tried) -> Check {
     Ok(())
 }
 
-/// Plays each history, kills the process, and cuts the power at every mutating I/O of the restart that follows, and
-/// once after the restart. Then restarts from what each profile leaves. `failed` may plan a failed sync between the
-/// history and the kill.
+/// Plays each history and kills the process. Then repeats the restart once for each of its mutating I/Os, and cuts the
+/// power at this I/O. The last repetition cuts the power after the restart. After each power cut, restarts again from
+/// the operations that each crash profile keeps. If `failed` is set, a sync fails between the history and the kill.
 #[must_use]
 pub fn cut_after_kill(
     histories: &[Vec<Letter>],
@@ -298,10 +303,10 @@ fn cut_one_after_kill(
     let text = |error: perdura::Error| error.to_string();
     let mut world = small(streams);
     world.play(history)?;
-    // After this the segment exists, and the log that the restart itself wrote is durable.
+    // After this flush the segment exists, and the log that the restart itself wrote is durable.
     world.flush_all()?;
     let disk = Arc::clone(&world.disks[0]);
-    // One more transaction is written but never synced.
+    // The process writes one more transaction but never syncs it.
     disk.set_plan(FaultPlan {
         fail_sync_at: failed.map(|failure| (1, failure)),
         ..FaultPlan::default()
@@ -309,7 +314,7 @@ fn cut_one_after_kill(
     world.write((0, 1), Content { seed: 99, len: 40 })?;
     world.core().close_epoch();
     for stream in (0..streams).map(StreamId) {
-        // The first step writes. The second, a sync, is taken only if it has to fail.
+        // The first step writes. The second step syncs, and is taken only if the sync has to fail.
         let wrote = world.core().flush_step(stream).map_err(text)?;
         if wrote == FlushProgress::Wrote && failed.is_some() {
             if world.core().flush_step(stream).is_ok() {
@@ -355,7 +360,7 @@ fn cut_one_after_kill(
     Ok(())
 }
 
-/// A kind of failure: its name, and the plan that makes the n-th operation fail.
+/// A kind of failure: a name, and the plan that makes the n-th operation fail.
 type Failure = (&'static str, fn(u64) -> FaultPlan);
 
 const FAILURES: [Failure; 7] = [
@@ -389,8 +394,8 @@ const FAILURES: [Failure; 7] = [
     }),
 ];
 
-/// Plays `before` without a failure, then `history` with its n-th operation failing, for n from one until a pass
-/// without a failure. After each pass follow a crash by every profile and a restart.
+/// Plays `before` without a failure, and then `history` with its n-th operation failing. Repeats this for n = 1, 2, …
+/// until a pass has no failure. After each pass, crashes with every crash profile in turn, and restarts.
 #[must_use]
 pub fn nth_failure(before: &[Letter], history: &[Letter], streams: u8) -> Tried {
     let mut tried = Tried {
@@ -443,21 +448,21 @@ fn fail_nth(
     Ok(struck)
 }
 
-/// Returns histories that make the anchor longer than a sector.
+/// Returns a history that makes the anchor longer than a sector.
 fn long_anchor() -> Vec<Letter> {
     let life = [Letter::Write(0), Letter::Restart];
     life.into_iter().cycle().take(12).collect()
 }
 
-/// Restarts with an anchor that is longer than a sector, and crashes at each of the first I/Os. Many of these crashes
-/// tear a write.
+/// Restarts with an anchor longer than a sector, and crashes at each of the first 20 I/Os. Many of these crashes tear
+/// a write.
 #[must_use]
 pub fn torn_anchor(seeds: u64) -> Tried {
     let mut tried = Tried {
         histories: 1,
         ..Tried::default()
     };
-    // The restart first makes the log durable and then writes both copies of the anchor.
+    // The restart makes the log durable first. Then it writes both copies of the anchor.
     for cut in 1..=20 {
         let mut world = small(4);
         if let Err(what) = world.play(&long_anchor()) {
@@ -481,7 +486,7 @@ pub fn torn_anchor(seeds: u64) -> Tried {
 }
 
 /// Crashes within an update of a long anchor, and again within the next update. The second update finds one copy
-/// torn, so it must write that copy first, not the intact one.
+/// torn. It must write this torn copy first, not the intact one.
 #[must_use]
 pub fn torn_twice(seeds: u64) -> Tried {
     let mut tried = Tried {
@@ -513,7 +518,7 @@ fn tear_twice(cuts: [u64; 2], seed: u64) -> Check {
         disk.crash(CrashProfile::Worst, seed ^ (turn << 32));
         let opened = AnchorFile::open(disk.life().as_ref()).map_err(text)?;
         let (file, mut record, _) = opened.ok_or("there is no anchor")?;
-        // Changes the beginning and the end of the record, which are in two sectors.
+        // These lines change the beginning and the end of the record, which are in two sectors.
         record.history.seq += 1;
         let last = record.history.chain.last_mut().ok_or("a short anchor")?;
         let end = last.cut.last_mut().ok_or("a link without a stream")?;
@@ -530,7 +535,7 @@ fn tear_twice(cuts: [u64; 2], seed: u64) -> Check {
 }
 
 impl World {
-    /// Restarts up to the n-th mutating I/O, and returns the disk at that moment.
+    /// Restarts, cuts the power at the mutating I/O number `cut`, and returns the disk at that moment.
     fn cut_restart(&self, disk: &SimDisk, cut: u64) -> SimSnapshot {
         disk.set_plan(FaultPlan {
             cut_after_ops: Some(cut),

@@ -1,10 +1,10 @@
-//! Realistic damage to files. Each file of a small database is truncated at every sector, zeroed from every sector
-//! on, and damaged by one bit in every sector. Each file is also replaced by its older versions and by each other
-//! file of its kind. Every subset of a directory is deleted.
+//! Tests of realistic damage to files. Each file of a small database is truncated at every sector, zeroed from every
+//! sector on, and damaged by one bit in every sector. Each file is also replaced by every older version of it, and by
+//! every other file of the same kind. Every subset of a directory is deleted.
 //!
-//! In each case `verify`, a dry run and an ordinary start must agree: all refuse with the same words, or all start. A
-//! database that starts must be exactly a durable prefix, must contain everything that the anchor vouched for, and
-//! must survive two checkpoints and another restart.
+//! In each case `verify`, a dry run and an ordinary start must agree: all refuse with the same message, or all start. A
+//! database that starts must hold exactly a durable prefix: all epochs up to some epoch. The database must hold
+//! everything that the anchor vouched for, and must survive two checkpoints and another restart.
 
 mod flips;
 mod judge;
@@ -26,24 +26,24 @@ pub use subject::Age;
 
 /// The directories of a database.
 const FOLDERS: [&str; 3] = ["image-a", "image-b", "log"];
-/// In a directory of up to this many files, every subset of them is deleted. In larger directories, single files and
-/// pairs are deleted.
+/// The maximum size of a directory, in files, for which the test deletes every subset of the files. In a larger
+/// directory, the test deletes only single files, pairs, and all files together.
 const SUBSET_FILES_MAX: usize = 9;
 
-/// The number of damaged cases, by their results.
+/// The counts of damaged cases, by result.
 #[derive(Debug, Clone, Default)]
 pub struct Swept {
-    /// The number of damaged directories.
+    /// The number of damaged databases.
     pub cases: u64,
-    /// The number of cases that started.
+    /// The number of databases that started.
     pub started: u64,
-    /// The number of cases that were refused.
+    /// The number of refused databases.
     pub refused: u64,
-    /// The number of refused cases that were salvaged: everything up to some epoch was saved exactly.
+    /// The number of refused cases that were salvaged. Each salvage saved exactly the data up to some epoch.
     pub salvaged: u64,
-    /// The number of cases in which the damage left nothing of the database.
+    /// The number of cases with no database left after the damage.
     pub absent: u64,
-    /// Cases that started without something that was acknowledged and that the anchor vouched for.
+    /// Descriptions of the databases that started without acknowledged data. The anchor vouched for this data.
     pub lost: Vec<String>,
     /// All other violations.
     pub violations: Vec<String>,
@@ -61,7 +61,7 @@ impl Swept {
     }
 }
 
-/// Returns the kind of the file at a path. Only files of the same kind replace each other.
+/// Returns the kind of the file at a path. A file is replaced only by files of the same kind.
 fn kind(path: &str) -> &str {
     let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
     match path.split_once('/') {
@@ -71,7 +71,7 @@ fn kind(path: &str) -> &str {
     }
 }
 
-/// A sweep over one database. It judges every damaged case and counts the result.
+/// A sweep over the damaged forms of one database. It judges every case and counts the result.
 struct Sweep<'a> {
     subject: &'a Subject,
     out: Swept,
@@ -94,7 +94,7 @@ impl Sweep<'_> {
     }
 }
 
-/// Tries all damage on one database.
+/// Tries all kinds of damage on one database.
 ///
 /// # Errors
 /// Fails if the small database cannot be made.
@@ -122,7 +122,7 @@ impl Sweep<'_> {
         self.case(&format!("{path} {what}"), &files, &FOLDERS);
     }
 
-    /// Truncates every file at every sector, zeroes it from every sector on, and flips a bit in every sector.
+    /// Truncates every file at every sector, zeroes every file from every sector on, and flips a bit in every sector.
     fn ends(&mut self) {
         const CUT_BYTES: usize = 512;
         const FLIP_AT: usize = 9;
@@ -143,8 +143,8 @@ impl Sweep<'_> {
         }
     }
 
-    /// Replaces every file by each of its older versions, and by every other file of its kind, of this database and
-    /// of `foreign`.
+    /// Replaces every file by every older version of it, and by every other file of the same kind. The other files come
+    /// from this database and from `foreign`.
     fn exchanges(&mut self, foreign: &Subject) {
         let subject = self.subject;
         for (path, bytes) in &subject.now {
@@ -169,7 +169,7 @@ impl Sweep<'_> {
                 self.replaced(path, theirs.to_vec(), &what);
             }
         }
-        // Puts the whole log of another database in place of the right log, and beside it.
+        // These lines put the whole log of another database beside the right log, and in place of it.
         let logs = foreign
             .now
             .iter()

@@ -1,6 +1,6 @@
-//! The simulator of the mirror against the engine, and against the engine with seeded bugs.
+//! Tests of the simulator's mirror mode: with the engine as it is, and with seeded bugs in it.
 //!
-//! The default is short; `--ignored` runs the long form.
+//! The default run is short; `--ignored` runs the long form.
 
 use crate::tests::common;
 
@@ -20,7 +20,7 @@ fn lives_and_takeovers_meet_every_state() {
     }
 }
 
-/// The rare states that a few hundred runs must have reached.
+/// The names of rare states. A few hundred runs together must reach all of these states.
 const MARKS: [&str; 20] = [
     "acknowledged_asleep",
     "acknowledged_lost",
@@ -49,9 +49,9 @@ fn the_same_seeds_give_the_same_trace() {
     common::the_same_seeds_give_the_same_trace(Mode::Mirror);
 }
 
-/// The bugs of the mirror itself that runs find soon. The bugs of the log below the mirror are tested too. Other bugs
-/// of the mirror need an order of frames that only `crates/mirror/tests/mirror/lives.rs` draws often enough. That
-/// test simulates the mirror alone.
+/// The seeded bugs of the mirror that random runs find soon. The test also arms seeded bugs of the log below the
+/// mirror. Other bugs of the mirror show only if frames have a rare order. Only `crates/mirror/tests/mirror/lives.rs`
+/// produces this order often enough. That test simulates the mirror alone.
 const SEEN: [Flaw; 11] = [
     Flaw::GenerationUnchecked,
     Flaw::SoloBeforeFlush,
@@ -70,7 +70,7 @@ const SEEN: [Flaw; 11] = [
 /// longer finds one of the bugs.
 #[test]
 fn every_seeded_bug_of_the_mirror_is_caught() {
-    // Only one of thousands of runs finds this bug, by an image that depends on nodes.
+    // This bug makes an image depend on nodes. Only one of thousands of runs finds it.
     let below = Flaw::MIRROR_LOG.into_iter();
     let below = below.filter(|flaw| *flaw != Flaw::ImageOnMirror);
     let flaws: Vec<Flaw> = SEEN.into_iter().chain(below).collect();

@@ -1,13 +1,15 @@
-//! The simulator of a database that has tables and a tree, against the engine and against the engine with seeded bugs.
+//! Tests of the simulator's mixed mode, with the engine unchanged and with seeded bugs. The database has tables and a
+//! tree.
 //!
-//! The default is short; `--ignored` runs the long forms.
+//! The default run is short; `--ignored` runs the long forms.
 
 use crate::tests::common;
 
 use crate::Mode;
 use perdura_base::flaw::Flaw;
 
-/// Seeded bugs of each owner of log records, of the log and the checkpoints that the owners share, and of the nodes.
+/// Seeded bugs of page records, ordered frames, tree records and nodes. Also seeded bugs of the log and the checkpoints,
+/// which all three kinds of records share.
 const SEEN: [Flaw; 10] = [
     Flaw::CoverWithoutOpen,
     Flaw::LosersForgotten,

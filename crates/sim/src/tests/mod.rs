@@ -2,11 +2,11 @@
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`exhaustive`] | small histories with a crash at every I/O, and the n-th failure for every n |
+//! | [`exhaustive`] | small histories; a crash at every I/O; then, for every n, a failure of the n-th I/O |
 //! | [`damage`] | a small database with damage at every byte, one byte at a time |
-//! | [`file_damage`] | every file cut, zeroed, exchanged and deleted: three verdicts that must agree |
+//! | [`file_damage`] | every file truncated, zeroed, exchanged and deleted; three checks must agree on each case |
 //! | [`copying`] | copies of a running database |
-//! | [`model_dl`] | the algorithm alone, in memory, with every variant and mistake |
+//! | [`model_dl`] | a model of the algorithm alone, in memory, with every variant and mistake |
 
 mod archive;
 mod common;

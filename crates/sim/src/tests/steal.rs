@@ -1,14 +1,14 @@
-//! The simulator of steal mode against the engine, and against the engine with seeded bugs.
+//! Tests of the simulator's steal mode: with the engine as it is, and with seeded bugs in it.
 //!
-//! The default is short; `--ignored` runs the long forms.
+//! The default run is short; `--ignored` runs the long forms.
 
 use crate::tests::common;
 
 use crate::Mode;
 use perdura_base::flaw::Flaw;
 
-/// Seeded bugs in parts that both modes share. This mode has no update numbers that would reveal them, so its oracle
-/// must.
+/// Seeded bugs in code that steal mode shares with the product. Steal mode has no update numbers that would reveal
+/// these bugs, so the oracle must find the bugs.
 const SHARED: [Flaw; 15] = [
     Flaw::ImpureBlocks,
     Flaw::CutIgnored,

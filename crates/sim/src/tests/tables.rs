@@ -1,14 +1,14 @@
-//! The simulator of typed tables against the engine, and against the engine with seeded bugs.
+//! Tests of the simulator's tables mode: with the engine as it is, and with seeded bugs in it.
 //!
-//! The default is short; `--ignored` runs the long forms.
+//! The default run is short; `--ignored` runs the long forms.
 
 use crate::tests::common;
 
 use crate::Mode;
 use perdura_base::flaw::Flaw;
 
-/// Seeded bugs of cuts, the instants of snapshots and checkpoints. The product's mode finds them too, in half of its
-/// runs.
+/// Seeded bugs of cuts. A cut is the instant of a snapshot or a checkpoint. The product's mode also finds these bugs,
+/// in half of its runs.
 const SHARED: [Flaw; 4] = [
     Flaw::CleanAtCutTakenForBorn,
     Flaw::KeptVisitClearsDirty,
@@ -16,7 +16,7 @@ const SHARED: [Flaw; 4] = [
     Flaw::SnapshotRaisesG,
 ];
 
-/// Some seeded bugs of the mirror. Only the quarter of the runs that have nodes can find them.
+/// Seeded bugs of the mirror. Only runs with nodes can find them. A quarter of all runs have nodes.
 const OF_NODES: [Flaw; 4] = [
     Flaw::SealedAnew,
     Flaw::DrainedFromVouched,
@@ -66,8 +66,9 @@ fn twenty_thousand_runs_keep_every_promise() {
     common::twenty_thousand_runs_keep_every_promise(Mode::Tables);
 }
 
-/// The oracle once expected a transaction of a lost epoch after a restart, because an open in between had used the
-/// epoch's number again. A crash interrupted that open, so the oracle had not compared its state.
+/// A crash lost an epoch, and the next open reused the epoch's id. Another crash interrupted this open, so the oracle
+/// did not compare the state of this open. After the next restart, an earlier version of the oracle wrongly expected a
+/// transaction of the lost epoch.
 #[test]
 fn an_epoch_that_nothing_was_written_of_and_a_failed_open_share_a_number() {
     for seed in [2_023_835, 2_027_269] {

@@ -1,15 +1,16 @@
-//! The simulator of a tree against the engine, and against the engine with seeded bugs.
+//! Tests of the simulator's tree mode: with the engine as it is, and with seeded bugs in it.
 //!
-//! The default is short; `--ignored` runs the long forms.
+//! The default run is short; `--ignored` runs the long forms.
 
 use crate::tests::common;
 
 use crate::Mode;
 use perdura_base::flaw::Flaw;
 
-/// The seeded bugs of transactions over a tree, of its pages, of its file, and of its notes. Three others are missing
-/// here: a change of structure in two records, and a number that is taken before its epoch, need several threads.
-/// Pages that are wrongly believed unwritten are found by the tests of the file.
+/// The seeded bugs of transactions over a tree, and of the tree's pages, file and notes. Three of these bugs are left
+/// out. Two of the three need several threads. One logs a change of structure as two records. The other takes an
+/// update's number before its epoch. The third is found by the tests of the tree's file. It
+/// trusts pages that a killed process has written but not synced.
 const SEEN: [Flaw; 15] = [
     Flaw::CoverWithoutOpen,
     Flaw::LosersForgotten,
@@ -46,8 +47,8 @@ fn crashes_meet_a_memory_that_is_ahead_of_the_disk_and_is_lost_or_drained() {
     }
 }
 
-/// An open that met a crash had made one more epoch durable. A form of the oracle then expected that epoch of disks
-/// that do not know the clients' life.
+/// In these runs, a crash interrupted an open that had already made one more epoch durable. Some disks had no record of
+/// the clients' life. An earlier version of the oracle wrongly expected the epoch on these disks too.
 #[test]
 fn disks_that_do_not_know_the_clients_life_have_the_state_with_which_it_began() {
     for seed in [158, 1491] {

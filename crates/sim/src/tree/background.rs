@@ -1,4 +1,4 @@
-//! Draws the next step.
+//! The draw of the next step.
 
 use crate::locked::close_part;
 use crate::report::Check;
@@ -7,7 +7,7 @@ use super::client::KeyStep;
 use super::world::World;
 
 impl World {
-    /// Takes one step, drawn by the run's odds.
+    /// Takes one step. Chooses its kind at random, by the run's weights.
     pub fn draw_step(&mut self) -> Check {
         let odds = self.swarm.odds;
         match self.machine.draw_kind(&odds) {

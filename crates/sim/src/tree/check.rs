@@ -1,4 +1,5 @@
-//! The comparison after a restart, and the other ways to the same rows.
+//! The checks after a restart. The database must have the expected rows. Restarts by the other methods must give the
+//! same rows.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use super::swarm::legal;
 use super::world::World;
 
 impl World {
-    /// Compares a restart without damage with the model.
+    /// Checks that the restart of an undamaged database gave the state of the model.
     pub fn verify(&self, keyed: &Keyed) -> Check {
         let report = keyed.report();
         let durable = self.life.kept(keyed);
@@ -34,10 +35,10 @@ impl World {
         })
     }
 
-    /// Verifies the database that is open, as [`verify`](Self::verify) does. The oracle then forgets everything that
-    /// was not durable.
+    /// Verifies the open database as [`verify`](Self::verify) does. The oracle then forgets everything that was not
+    /// durable.
     pub fn check_state(&mut self) -> Check {
-        // A fault that was planned for the restart must not meet the comparison.
+        // The comparison reads the disks. A fault that was planned for the restart must not strike these reads.
         faults::clear(&self.disks);
         self.verify(self.keyed())?;
         let report = self.keyed().report().clone();
@@ -59,8 +60,9 @@ impl World {
         Ok(())
     }
 
-    /// Checks that methods do not matter. Every one, or a drawn one, must lead from the disks as the restart found them
-    /// to the rows that it made.
+    /// Checks that all restart methods give the same rows. Restarts copies of the disks by every legal method, or by
+    /// one method chosen at random. The copies have the state from before the last restart. The rows must equal those
+    /// after the last restart.
     pub fn check_methods(&mut self, before: &[Arc<SimDisk>], every: bool) -> Check {
         let methods = legal(self.swarm.options.scheme);
         let methods: Vec<&'static Method> = match every {
@@ -82,15 +84,16 @@ impl World {
         Ok(())
     }
 
-    /// Checks a restart after rot. It must be an error of the corruption family, or exactly a durable prefix that
-    /// reaches at least to the epoch that later evidence names.
+    /// Checks a restart after rot. The restart must fail with an error of the corruption family, or recover whole
+    /// epochs without a gap. The last recovered epoch must be at least the machine's `evidence`. Returns the last
+    /// recovered epoch, or `None` after an error.
     pub fn check_damaged(&self, disks: &[Arc<SimDisk>], damage: &str) -> Check<Option<u64>> {
         let kept = |keyed: &Keyed| self.life.kept(keyed);
         let started = started(self.open_on(disks), kept, self.evidence, damage)?;
         let Some((keyed, durable)) = started else {
             return Ok(None);
         };
-        // The next reader finds a damaged page that no restart had to read.
+        // The restart did not read every page. So the comparison may be the first to find a damaged page.
         if let Err(error) = rows_of(&keyed) {
             return refused(&error, damage).map(|()| None);
         }

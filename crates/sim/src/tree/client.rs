@@ -1,4 +1,4 @@
-//! Clients whose transactions change rows of a tree by their keys. Each reply is compared with the oracle.
+//! Clients with transactions that address rows of a tree by key. The oracle checks each reply.
 
 use fastrand::Rng;
 use perdura_base::{Error, TableId};
@@ -9,7 +9,7 @@ use crate::locked::{self, Clients};
 use crate::report::Check;
 use crate::swarm::pick;
 
-/// The place of a row: table and key.
+/// The address of a row: table and key.
 pub(crate) type Spot = (TableId, Vec<u8>);
 /// Rows by spot.
 pub(crate) type State = locked::State<Spot, Vec<u8>>;
@@ -20,18 +20,19 @@ pub(crate) const TABLES: [TableId; 2] = [TableId(1), TableId(7)];
 /// The character of a run's rows.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyShape {
-    /// The number of letters that keys are made of.
+    /// The number of different letters at each of a key's first two positions.
     letters: u8,
-    /// The most bytes of a key.
+    /// The maximum length of a key, in bytes.
     key_max: usize,
-    /// The most bytes of a value.
+    /// The maximum length of a value, in bytes.
     value_max: usize,
-    /// The number of rows beyond which writes turn into removals.
+    /// The number of committed rows from which on writes become removals.
     rows_max: usize,
 }
 
 impl KeyShape {
-    /// Draws the character of rows in pages of this size.
+    /// Chooses the limits for keys, values and rows, most of them at random. The maximum length of a key depends on the
+    /// page size.
     pub fn draw(rng: &mut Rng, page_bytes: usize) -> KeyShape {
         KeyShape {
             letters: pick(rng, &[2, 4, 8]),
@@ -42,7 +43,7 @@ impl KeyShape {
     }
 }
 
-/// A step of clients, or of the writer of pages.
+/// A step of the clients, or of the page writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyStep {
     Begin,
@@ -58,12 +59,12 @@ pub(crate) enum KeyStep {
 pub(crate) struct KeyClients {
     pub clients: Clients<KeyTxns, Spot, Vec<u8>>,
     shape: KeyShape,
-    /// The number of pages that may be dirty before the writer works.
+    /// The number of dirty pages at or below which the page writer stops early.
     dirty_max: usize,
 }
 
 impl KeyClients {
-    /// Makes clients, none of which has begun.
+    /// Returns clients without a running transaction.
     pub fn new(shape: KeyShape, dirty_max: usize) -> KeyClients {
         KeyClients {
             clients: Clients::default(),
@@ -72,8 +73,8 @@ impl KeyClients {
         }
     }
 
-    /// Takes a step. Returns the writes that a client has committed. A refusal of the database is returned as its
-    /// error.
+    /// Takes a step. Returns the commit if a client committed. The outer error is an error of the database; the inner
+    /// error is a contradiction.
     pub fn step(
         &mut self,
         step: KeyStep,
@@ -104,7 +105,7 @@ impl KeyClients {
         Ok(checked.map(|()| None))
     }
 
-    /// Draws a spot with a row or a lock, or any spot.
+    /// Chooses a spot at random. In half of the calls, chooses a spot that has a row or a lock, if there is one.
     fn draw_spot(&self, rng: &mut Rng) -> Spot {
         let spots = self.clients.oracle.spots();
         if !spots.is_empty() && rng.bool() {
@@ -119,7 +120,7 @@ impl KeyClients {
         (table, key.collect())
     }
 
-    /// Puts a row, or removes one.
+    /// Puts a row. Removes a row instead if `removes` is true or there are too many rows.
     fn write(&mut self, rng: &mut Rng, txns: &KeyTxns, removes: bool) -> Result<Check, Error> {
         let Some(at) = self.clients.pick(rng, false) else {
             return Ok(Ok(()));
@@ -144,7 +145,8 @@ impl KeyClients {
         })
     }
 
-    /// Reads a row, which must be the holder's last write, or the last commit.
+    /// Reads a row. The result must be the last write of the transaction that holds the row's lock. If no transaction
+    /// holds the lock, the result must be the last commit.
     fn read(&self, rng: &mut Rng, txns: &KeyTxns) -> Result<Check, Error> {
         let spot = self.draw_spot(rng);
         let Some(expected) = self.clients.expected(&spot) else {
@@ -157,7 +159,7 @@ impl KeyClients {
         })
     }
 
-    /// Begins a rollback, or takes one more step of one.
+    /// Begins the rollback of a client, chosen at random, or takes one more step of the client's rollback.
     fn abort(&mut self, rng: &mut Rng, txns: &KeyTxns) -> Result<(), Error> {
         let Some(at) = self.clients.pick(rng, true) else {
             return Ok(());
@@ -170,7 +172,7 @@ impl KeyClients {
         Ok(())
     }
 
-    /// Writes at least one page, and up to 8 while too many are dirty.
+    /// Writes one to eight pages. Stops early when few enough pages are dirty.
     fn write_pages(&self, rng: &mut Rng, live: &LiveTree) -> Result<(), Error> {
         for _ in 0..rng.u8(1..=8) {
             live.write_step()?;

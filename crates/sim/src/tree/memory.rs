@@ -1,8 +1,9 @@
-//! A memory that holds the log of a tree beside its disks, as nodes do. A crash may destroy it.
+//! A memory that holds the log of a tree in addition to the disks, like the memory of nodes. A crash may destroy it.
 //!
-//! Each block is in the memory as soon as it is sealed, and counts when the seed decides. Then a commit is acknowledged
-//! that no disk has. The memory's blocks are written to the log before the next life. Without the memory the operator
-//! accepts the loss. Pages of the tree depend on the disks alone, so a tree is whole either way.
+//! The memory gets each block when the block is sealed. The seed decides when the block counts as durable there. The
+//! block's commits may then be acknowledged before a disk has the block. Before the next life, the memory's blocks are
+//! written to the log. If the memory was destroyed, the operator accepts the loss. The pages of a tree never depend on
+//! the memory, so the tree is whole with the memory or without.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use perdura_recovery::{Disks, read_anchor};
 use perdura_steal::Keyed;
 use perdura_wal::drain::{DrainLife, KeptTail, drain};
 
-/// The held part of a stream.
+/// The part of a stream that the memory holds.
 struct Held {
     from: Pos,
     bytes: Vec<u8>,
@@ -26,13 +27,12 @@ impl Held {
     }
 }
 
-/// A memory beside the log of one life.
+/// A memory that holds the log of one life in addition to the disks.
 #[derive(Clone)]
 pub(crate) struct Memory(Arc<Mutex<Vec<Held>>>);
 
 impl Memory {
-    /// Returns a memory that holds everything that an open database logs from now on. Makes the earlier log durable
-    /// first.
+    /// Returns a memory that holds all blocks logged after this call. First makes the earlier log durable.
     ///
     /// # Errors
     /// Errors of the log.
@@ -53,12 +53,12 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Returns the end of the held part of a stream.
+    /// Returns where the held part of a stream ends.
     pub fn end(&self, stream: StreamId) -> Pos {
         self.0.lock()[usize::from(stream.0)].end()
     }
 
-    /// Writes to the disks what they lack of the held log. Returns the number of blocks.
+    /// Writes the part of the held log that the disks lack. Returns the number of written blocks.
     ///
     /// # Errors
     /// Errors of the disks and of [`drain`].

@@ -1,29 +1,29 @@
-//! The simulator of a tree. Transactions interleave over rows by their keys, pages reach the disk before they commit,
-//! and six methods restart.
+//! The simulator of a tree. Its transactions interleave and address rows by their keys. Pages reach the disk before
+//! the transactions commit. A restart uses one of six methods.
 //!
-//! Like the simulator of steal mode, it has one thread, which takes every step of the real code in an order that the
-//! seed determines, over disks that fail. The steps are those of transactions, the writer of pages, flushers and
-//! checkpoints. Pages are tiny and few are in memory, so pages are split, merged, evicted and written all the time. The
-//! checks:
+//! Like the simulator of steal mode, it has one thread, which takes every step of the real code. The seed determines
+//! the order of the steps, and the disks fail. The steps come from transactions, the page writer, flushers and
+//! checkpoints. Pages are tiny, and few pages are in memory. So pages are split, merged, evicted and written all the
+//! time. The checks:
 //!
-//! * A row is refused exactly if another running transaction has it.
-//! * A read returns its holder's last write, or the last commit.
-//! * After a restart that kept epoch R the tables hold exactly the sum of the transactions that committed up to R.
-//!   Everything that a crash left open is undone, however much of it was on disk and however many crashes interrupt
-//!   that.
-//! * Every method leads from the same disks to the same rows. So each operation that a table of dirty pages skips was
-//!   on disk.
+//! * A client is refused a row exactly if another running transaction holds the row's lock.
+//! * A read returns the lock holder's last write, or the last commit if no transaction holds the lock.
+//! * After a restart that kept the epochs up to R, the tables hold exactly the changes of commits up to R. Every
+//!   transaction that a crash left open is undone. It does not matter how much of it was on disk, or how many crashes
+//!   interrupt the undo.
+//! * From one state of the disks, every method gives the same rows. So an operation that a restart skips, because of
+//!   its table of dirty pages, was on disk.
 //!
 //! | module | one idea |
 //! |---|---|
-//! | `swarm` | the character of a run |
+//! | `swarm` | the random settings of a run |
 //! | `world` | the machine with its database, and its clients |
 //! | `client` | the steps of transactions |
-//! | `background` | draws the next step |
-//! | `memory` | the memory that holds the log beside its disks, in a quarter of the runs |
-//! | `rows` | the rows of a tree, and the comparison with those that must be there |
-//! | `check` | the comparison after a restart, and the other ways to it |
-//! | `run` | its place in the simulator's loop |
+//! | `background` | the random choice of the next step |
+//! | `memory` | the memory that holds the log in addition to the disks, in a quarter of the runs |
+//! | `rows` | the rows of a tree, and the comparison with the expected rows |
+//! | `check` | the comparison after a restart, and restarts in other ways |
+//! | `run` | the functions that the simulator's loop calls |
 
 mod background;
 mod check;

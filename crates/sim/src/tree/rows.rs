@@ -1,4 +1,4 @@
-//! The rows of a tree in an open database, and the comparison with those that must be there.
+//! The rows of a tree in an open database, and the comparison with the expected rows.
 
 use perdura_base::Error;
 use perdura_recovery::Life;
@@ -7,7 +7,7 @@ use crate::report::Check;
 
 use super::client::{State, TABLES};
 
-/// Returns all rows of a database's tree. Flushes the log if the pages in memory wait for it.
+/// Returns all rows of a database's tree. If the pages in memory must wait for the log, flushes the log.
 pub(crate) fn rows_of(life: &Life) -> Result<State, Error> {
     let mut rows = State::new();
     let tree = life.trees.first().expect("the database has a tree");
@@ -33,7 +33,7 @@ pub(crate) fn rows_of(life: &Life) -> Result<State, Error> {
     Ok(rows)
 }
 
-/// Compares the tree of an open database with the rows that must be there.
+/// Compares the tree of an open database with the expected rows.
 pub(crate) fn compare(life: &Life, expected: &State) -> Check {
     let rows = rows_of(life).map_err(|error| format!("a scan: {error}"))?;
     if rows == *expected {

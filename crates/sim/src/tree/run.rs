@@ -1,4 +1,4 @@
-//! The tree's world in the simulator's loop.
+//! The world of the tree in the simulator's loop.
 
 use std::sync::Arc;
 

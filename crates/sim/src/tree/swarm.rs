@@ -1,4 +1,4 @@
-//! The character of a run over a tree.
+//! The character of a run with a tree.
 
 use fastrand::Rng;
 use perdura_device::CrashProfile;
@@ -26,7 +26,7 @@ pub(crate) struct Swarm {
     pub odds: [u32; KINDS],
 }
 
-/// Returns the methods that restart a tree of this scheme.
+/// Returns the methods that can restart a tree of this scheme.
 pub(crate) fn legal(scheme: Scheme) -> Vec<&'static Method> {
     let of_tree = |method: &&Method| matches!(method.player, Player::Tree(_));
     let legal = METHODS.iter().filter(of_tree);
@@ -40,7 +40,7 @@ pub(crate) fn draw_scheme(rng: &mut Rng) -> Scheme {
     pick(rng, &schemes)
 }
 
-/// Draws the limits at which notes are cut, which are low.
+/// Chooses, at random, the counts of notes after which a log record with the notes is due. The counts are small.
 pub(crate) fn draw_limits(rng: &mut Rng) -> Limits {
     Limits {
         notes: pick(rng, &[1, 4, 16, 64]),
@@ -66,7 +66,7 @@ fn draw_options(rng: &mut Rng) -> KeyedOptions {
     }
 }
 
-/// Draws the odds of the kinds of step, as weights.
+/// Chooses, at random, the weight of each kind of step.
 fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
     [
         shift(rng, 10),
@@ -87,7 +87,7 @@ fn draw_odds(rng: &mut Rng) -> [u32; KINDS] {
 }
 
 impl Swarm {
-    /// Draws the character of a seed.
+    /// Draws the character for a seed.
     pub fn draw(rng: &mut Rng, streams: Option<u8>, profile: Option<CrashProfile>) -> Swarm {
         let streams = streams.unwrap_or_else(|| draw_streams(rng));
         let long = rng.u8(0..24) == 0;
@@ -114,7 +114,8 @@ impl Swarm {
             swarm.options.mirror = Some(TailOptions {
                 tail_bytes_max: 64 << 10,
             });
-            // Rot is restarted without the memory, which may be needed.
+            // A restart after rot does not use the memory, but might need the log that it holds. So these runs have
+            // no rot.
             swarm.course.rot = false;
         }
         swarm

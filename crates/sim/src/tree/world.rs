@@ -1,4 +1,4 @@
-//! The tree's world: a machine with its database, and its clients.
+//! The world of the tree: a machine with a database, and clients.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -21,16 +21,16 @@ use super::swarm::Swarm;
 
 interleaved!(Keyed);
 
-/// All parts of a run.
+/// The state of a simulated run: the machine, the clients of the tree, and the memory.
 pub(crate) struct World {
-    /// The machine. Its disks are the data disk, then those of the streams.
+    /// The machine. Its first disk is the data disk. The streams' disks follow.
     pub machine: Machine<Keyed>,
     pub swarm: Swarm,
     pub keys: KeyClients,
-    /// The memory that holds the log of this life beside the disks. Until a restart has been compared, it is that of
-    /// the last life.
+    /// The memory that holds this life's log in addition to the disks. After a restart, the field has the memory of the
+    /// last life until the restart's result has been compared.
     pub memory: Option<Memory>,
-    /// The memory of a life that has just begun, and the number of blocks that its takeover has written.
+    /// The memory of a life that has just begun, and the number of blocks that its takeover has written to the log.
     pub next: RefCell<(Option<Memory>, u64)>,
     /// True if a crash destroyed the memory.
     pub may_lose: bool,
@@ -51,7 +51,7 @@ impl DerefMut for World {
 }
 
 impl World {
-    /// Returns a machine with empty disks.
+    /// Returns a world with empty disks.
     pub fn new(seed: u64, rng: Rng, swarm: Swarm) -> World {
         let logs = swarm.course.log_disks(swarm.logs_apart);
         World {
@@ -64,7 +64,8 @@ impl World {
         }
     }
 
-    /// Writes the memory's blocks to the log on these disks, as a takeover does. Returns their number.
+    /// Writes the memory's blocks to the log on these disks, as a takeover does. Returns how many blocks it has
+    /// written.
     ///
     /// # Errors
     /// Errors of the disks.
@@ -75,8 +76,8 @@ impl World {
         }
     }
 
-    /// Opens the database on disks that have the memory's blocks. Opens it without those blocks if they are lost and
-    /// must be given up.
+    /// Opens the database on disks that have the memory's blocks. If the blocks were lost, opens the database without
+    /// them and accepts the loss.
     ///
     /// # Errors
     /// Errors of [`Keyed::open`].
@@ -98,7 +99,7 @@ impl World {
         }
     }
 
-    /// Ends the comparison of a restart: the memory of the last life is no longer needed.
+    /// Replaces the last life's memory by the new life's memory. The caller has compared the new life's restart.
     pub fn take_memory(&mut self) {
         let (next, drained) = self.next.take();
         self.memory = next;
@@ -109,7 +110,8 @@ impl World {
         self.may_lose = false;
     }
 
-    /// Seals a part of a stream, and lets the memory count for some of it.
+    /// Chooses a stream at random and seals a part of it. In half of the calls, everything that the memory holds of
+    /// this stream then counts as durable.
     pub fn step_of_memory(&mut self) -> Check {
         let (Some(memory), false) = (self.memory.clone(), self.machine.stopped) else {
             return Ok(());
@@ -132,7 +134,7 @@ impl World {
         Ok(())
     }
 
-    /// Destroys the memory in some crashes. Everything that was acknowledged there is lost with it.
+    /// In some crashes, destroys the memory. Data acknowledged only by the memory is lost.
     pub fn crash_memory(&mut self) {
         let (Some(_), Some(keyed)) = (&self.memory, &self.machine.engine) else {
             return;

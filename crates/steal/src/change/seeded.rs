@@ -1,4 +1,4 @@
-//! The seeded bug of algorithm 1, step 2, as the paper prints it; see [`perdura_base::flaw`].
+//! The seeded bug that follows the paper's text of algorithm 1, step 2; see [`perdura_base::flaw`].
 
 use perdura_base::flaw::{Flaw, armed};
 
@@ -7,8 +7,9 @@ use crate::txn::Txn;
 use crate::txn::seeded::{Pending, is_odd};
 
 impl Steal {
-    /// The seeded bug of step 2 as printed: outside a window it reads the tag without the latch and defers the
-    /// change. Returns whether the change was deferred.
+    /// Follows the paper's step 2 if the seeded bug is armed and no checkpoint's window is open. Reads the page's tag
+    /// and releases the latch before the page is changed. Returns whether the change was deferred.
+    /// [`settle`](Self::settle) makes a deferred change.
     pub(crate) fn defer_change(&self, txn: &mut Txn, held: usize, row: Option<&[u8]>) -> bool {
         let at = txn.buffers.held[held].at;
         if !armed(Flaw::FlagOutsideLatch) || *self.streams.gate() || !is_odd(txn.id, at.slot) {
@@ -23,7 +24,7 @@ impl Steal {
         true
     }
 
-    /// Finishes the change that a seeded bug left unfinished, at the transaction's next action.
+    /// Finishes the change that a seeded bug left unfinished. Each action of the transaction calls this first.
     pub fn settle(&self, txn: &mut Txn) {
         match txn.pending.take() {
             None => {}

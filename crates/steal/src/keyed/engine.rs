@@ -1,5 +1,4 @@
-//! The database of keyed rows: how it is created and opened, and the object that runs transactions over the keys of
-//! its tree.
+//! The database of keyed rows: creation and opening, and access to the tree and the transactions.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -18,11 +17,11 @@ use super::txn::KeyTxns;
 use crate::env::StealEnv;
 use crate::txn::Committed;
 
-/// The fill of the leaves of a table that is created with rows, percent.
+/// The fill percentage of leaves in a table created with rows.
 const FILL_PERCENT: usize = 90;
 
 /// An open database of transactions over keys. All methods take `&self`; a [`KeyTxn`](super::KeyTxn) belongs to one
-/// thread at a time. A `Keyed` dereferences to its life.
+/// thread at a time. A `Keyed` dereferences to its [`Life`].
 pub struct Keyed {
     options: KeyedOptions,
     txns: KeyTxns,
@@ -38,8 +37,8 @@ impl Deref for Keyed {
 }
 
 impl Keyed {
-    /// Creates a database and opens it. Its tables are empty, but `rows` are put into the first table; their keys
-    /// must ascend. The rows are durable as soon as the database exists.
+    /// Creates a database and opens it. Puts `rows` into the first table; their keys must ascend. The other tables are
+    /// empty. The rows are durable once the database exists.
     ///
     /// # Errors
     /// [`Error::Usage`] if the disks already have a database, an option is out of its range, or rows do not ascend;
@@ -73,7 +72,7 @@ impl Keyed {
     }
 
     /// Restarts the database on these disks. `Ok(None)`: the disks have no database. The restart undoes the
-    /// transactions that the last life left open. [`report`](Life::report) returns what the restart did.
+    /// transactions left open by the last stop. [`report`](Life::report) describes the restart.
     ///
     /// # Errors
     /// Errors of [`restart`] and of the disks.
@@ -128,13 +127,14 @@ impl Keyed {
         self.txns.live().tree()
     }
 
-    /// Returns the settings with which the database was opened.
+    /// Returns the database's settings.
     #[must_use]
     pub fn options(&self) -> &KeyedOptions {
         &self.options
     }
 
-    /// Returns whether a commit may be acknowledged. With a mirror, this is as soon as the mirror holds the commit.
+    /// Returns whether a commit may be acknowledged. With a mirror of the log, a commit may be acknowledged once the
+    /// mirror has the commit.
     #[must_use]
     pub fn is_acked(&self, committed: &Committed) -> bool {
         debug_assert!(
@@ -144,7 +144,7 @@ impl Keyed {
         self.wal.durable(Rung::Mirror) >= committed.epoch
     }
 
-    /// Returns whether more pages are dirty than the options allow before the writer works.
+    /// Returns whether more pages are dirty than [`KeyedOptions::dirty_max`] allows.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         self.tree().pool().monitor().lock().dirty_count() > self.options.dirty_max()

@@ -7,13 +7,13 @@ use perdura_base::checksum::hash64;
 use perdura_base::num::to_usize;
 use perdura_base::{TableId, TxnId};
 
-/// The number of parts into which the locks are divided, so that threads rarely wait for the same mutex.
+/// The number of parts of the locks. Each part has a mutex, so threads rarely wait for one mutex.
 const PARTS: u64 = 64;
 
 /// A row, identified by its table and key.
 pub type RowKey = (TableId, Vec<u8>);
 
-/// The locked rows, each with the transaction that has locked it.
+/// The locked rows, each with the transaction that locked the row.
 pub struct Locks {
     parts: Vec<Mutex<HashMap<RowKey, TxnId>>>,
 }
@@ -32,8 +32,8 @@ impl Locks {
         &self.parts[to_usize(hash % PARTS)]
     }
 
-    /// Locks a row for a transaction. Returns true if the row was free, and false if this transaction already had it.
-    /// `None`: another transaction has locked the row.
+    /// Locks a row for a transaction. Returns true if the row was free, and false if this transaction already had the
+    /// lock. `None`: another transaction has locked the row.
     pub fn take(&self, row: &RowKey, txn: TxnId) -> Option<bool> {
         let mut part = self.part(row).lock();
         match part.get(row) {

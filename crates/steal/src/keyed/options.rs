@@ -16,37 +16,38 @@ use crate::options::{Route, check_log_sizes};
 pub struct KeyedOptions {
     /// The logging scheme of a new database: logical or physiological.
     pub scheme: Scheme,
-    /// Bytes of a page of a new database: a power of two from 512 to 32768.
+    /// The page size of a new database, in bytes. It is a power of two from 512 to 32768.
     pub page_bytes: usize,
-    /// Tables of a new database.
+    /// The tables that a new database gets.
     pub tables: Vec<TableId>,
     /// The number of pages in memory.
     pub frames: usize,
-    /// The share of the pages in memory that may be dirty before the writer works, percent.
+    /// The percentage of the pages in memory that may be dirty. Beyond it, the writer writes pages.
     pub dirty_percent: usize,
-    /// The share of the pages in memory that a restart may leave dirty before it writes some, percent.
+    /// The percentage of the pages in memory that may be dirty during a restart. Beyond it, the restart writes pages.
     pub restart_dirty_percent: usize,
-    /// The way in which the file of pages is accessed.
+    /// The access mode of the file of pages.
     pub access: Access,
-    /// The number of threads that read ahead during a restart. 0: the restart reads ahead itself, between two
+    /// The number of threads that read ahead during a restart. 0: the restart's own thread reads ahead, between two
     /// operations.
     pub readers: usize,
-    /// The limits at which notes are cut. `None`: they depend on the pool's size.
+    /// The limits for notes of dirty and written pages. At a limit, the notes are put into a log record. `None`: limits
+    /// that depend on the pool's size.
     pub limits: Option<Limits>,
-    /// True if a Δ has the number of each update. Then a restart knows the dirty pages exactly, but the log is
-    /// longer.
+    /// True if a Δ, a log record with the notes of dirty and written pages, also has the number of each update. The
+    /// numbers tell a restart exactly which pages are dirty, but they make the log longer.
     pub with_numbers: bool,
-    /// The size of a log segment of a new database, bytes.
+    /// The size of the log segments of a new database, in bytes.
     pub segment_bytes: u64,
-    /// The longest log block, bytes.
+    /// The maximum size of a log block, in bytes.
     pub block_bytes_max: usize,
-    /// The most log bytes that may wait in a stream. Beyond it, changes are refused.
+    /// The maximum number of log bytes that may wait in a stream. Beyond it, changes are refused.
     pub queue_bytes_max: u64,
     /// The options of the log's mirror, for a caller that ships the log's blocks ([`perdura_wal::Wal::ship_by`]). A
-    /// commit may be acknowledged when the mirror has it. A page may be written only when the log's disk has its
-    /// changes. `None`: the log has no mirror.
+    /// commit may be acknowledged when the mirror has it. But a page may be written only when the log's disk has all
+    /// changes of the page. `None`: the log has no mirror.
     pub mirror: Option<perdura_wal::TailOptions>,
-    /// True to open the database even if log that only other memories held is lost.
+    /// True to open the database even if part of the log is lost because only the mirror's memories held it.
     pub accept_loss: bool,
     /// The rule that chooses a transaction's stream.
     pub route: Route,
@@ -96,14 +97,14 @@ impl KeyedOptions {
         }
     }
 
-    /// Returns the number of pages that may be dirty before the writer works.
+    /// Returns how many pages may be dirty. Beyond this number, the writer writes pages.
     #[must_use]
     pub fn dirty_max(&self) -> usize {
         debug_assert!(self.dirty_percent <= 90, "checked when it was opened");
         (self.frames * self.dirty_percent / 100).max(1)
     }
 
-    /// Checks the settings that an open uses.
+    /// Checks the settings for opening a database.
     pub(super) fn check_open(&self) -> Result<()> {
         check_log_sizes(self.block_bytes_max)?;
         self.means().check()?;
@@ -116,7 +117,7 @@ impl KeyedOptions {
         Ok(())
     }
 
-    /// Checks the settings that a creation uses.
+    /// Checks the settings for creating a database.
     pub(super) fn check(&self, env: &StealEnv) -> Result<()> {
         self.check_open()?;
         if !self.scheme.has_tree() {

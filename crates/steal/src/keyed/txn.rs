@@ -1,4 +1,4 @@
-//! Writes, commits and rollbacks.
+//! Transactions over keys: writes, commits and rollbacks.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::txn::Committed;
 /// The result of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// The write is done. The value is the row as it was before, if it existed.
+    /// The write is done. The value is the row from before the write, if the row existed.
     Done(Option<Vec<u8>>),
     /// Another transaction has locked the row, and nothing has changed.
     Taken,
@@ -32,11 +32,11 @@ pub enum Write {
 pub struct KeyedStats {
     /// Transactions committed.
     pub commits: u64,
-    /// Transactions rolled back, including those that the last life left open.
+    /// Transactions rolled back, by callers and by the restart.
     pub aborts: u64,
     /// Changes made, not counting compensations.
     pub updates: u64,
-    /// Changes undone, including those of transactions that the last life left open.
+    /// Changes undone, including changes that the restart undid.
     pub compensations: u64,
 }
 
@@ -49,12 +49,12 @@ struct Counters {
 }
 
 /// An open transaction. It ends with [`KeyTxns::commit`] or [`KeyTxns::abort`]. A dropped transaction keeps its locks
-/// until the database is closed, and the next restart undoes its changes.
+/// until the database is closed. The next restart undoes the transaction's changes.
 #[derive(Debug)]
 pub struct KeyTxn {
     logged: LoggedTxn,
     is_aborting: bool,
-    /// The transaction's changes that are not yet undone, in the order in which they were made.
+    /// The transaction's changes that are still to be undone, oldest first.
     changes: Vec<ToUndo>,
     rows: Vec<RowKey>,
 }
@@ -79,7 +79,7 @@ impl KeyTxn {
     }
 }
 
-/// The transactions over the keys of a tree, in one life of its database.
+/// The object that runs transactions over the keys of an open database's tree.
 pub struct KeyTxns {
     live: Arc<LiveTree>,
     wal: Arc<Wal>,
@@ -147,11 +147,11 @@ impl KeyTxns {
         }
     }
 
-    /// Puts a row, or removes it. Logs nothing if the row stays unchanged.
+    /// Puts a row, or removes it if `value` is `None`. Logs nothing if the row stays unchanged.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the table does not exist, or key or value is too long; [`Error::LogFull`] if log or pages
-    /// have no room for now; [`Error::Stopped`]; errors of the disk. After an error nothing has changed.
+    /// [`Error::Usage`] for an unknown table, or a key or value above the limit; [`Error::LogFull`] while log or pages
+    /// have no room; [`Error::Stopped`]; errors of the disk. After an error nothing has changed.
     pub fn write(
         &self,
         txn: &mut KeyTxn,
@@ -195,7 +195,8 @@ impl KeyTxns {
         Ok(Write::Done(changed.before))
     }
 
-    /// Commits a transaction. Others see its changes from now on. It may be acknowledged once its epoch is durable.
+    /// Commits a transaction. From now on, other transactions see its changes. The commit may be acknowledged once its
+    /// epoch is durable.
     ///
     /// # Panics
     /// If the transaction's rollback has begun.
@@ -209,7 +210,8 @@ impl KeyTxns {
             committed.epoch = appended.epoch;
             committed.pos = appended.pos;
         } else if !txn.rows.is_empty() {
-            // The transaction wrote only what was already there. Those rows may not be durable yet.
+            // The transaction wrote only values that the rows already had. The earlier commits that wrote these values
+            // may not be durable yet.
             committed.epoch = self.wal.last_appended();
         }
         assert!(
@@ -230,8 +232,8 @@ impl KeyTxns {
     /// caller then drops the transaction.
     ///
     /// # Errors
-    /// [`Error::LogFull`] if the pages in memory wait for the log, and the caller should try again later; errors of
-    /// the disk.
+    /// [`Error::LogFull`] if memory is full of dirty pages, and their log records are not flushed. The caller should
+    /// flush the log and try again. Errors of the disk.
     pub fn abort_step(&self, txn: &mut KeyTxn) -> Result<bool> {
         self.abort_begin(txn);
         assert!(
@@ -253,7 +255,7 @@ impl KeyTxns {
     /// Rolls a transaction back completely.
     ///
     /// # Errors
-    /// As [`abort_step`](Self::abort_step). After an error the next restart undoes the changes that are left.
+    /// As [`abort_step`](Self::abort_step). After an error, the next restart undoes the remaining changes.
     pub fn abort(&self, mut txn: KeyTxn) -> Result<()> {
         while !self.abort_step(&mut txn)? {}
         Ok(())

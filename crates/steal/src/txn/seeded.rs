@@ -1,11 +1,10 @@
-//! The changes that the seeded bugs of the printed algorithm 1 leave unfinished; see
+//! Changes that two seeded bugs leave unfinished. The bugs follow the paper's text of algorithm 1; see
 //! [`perdura_base::flaw`].
 
 use perdura_base::checksum::mix64;
 use perdura_base::{CkptEpoch, PartitionId, TxnId};
 
-/// A change that the seeded bugs of the printed algorithm 1 leave unfinished until the
-/// transaction's next action.
+/// A change that a seeded bug of algorithm 1 leaves unfinished until the transaction's next action.
 #[derive(Debug)]
 pub(crate) enum Pending {
     /// The tag was read; the page has not been changed.
@@ -22,8 +21,8 @@ pub(crate) enum Pending {
     },
 }
 
-/// Returns whether the seeded bugs of algorithm 1 affect this change. They affect half of all changes, and the same
-/// ones in every run.
+/// Returns whether the seeded bugs of algorithm 1 affect this change. The bugs affect half of all changes; the choice
+/// is the same in every run.
 pub(crate) fn is_odd(txn: TxnId, slot: u16) -> bool {
     mix64(txn.0 ^ u64::from(slot) << 40) & 1 == 1
 }

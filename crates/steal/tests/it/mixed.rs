@@ -49,7 +49,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("key{number:05}").into_bytes()
 }
 
-/// Writes a row of the tree in a transaction that must not conflict with another.
+/// Writes a row of the tree in a transaction that must not meet a conflict.
 fn put(core: &Core, txns: &KeyTxns, txn: &mut perdura_steal::KeyTxn, key: &[u8], value: &[u8]) {
     loop {
         match txns.write(txn, TABLES[0], key, Some(value)) {
@@ -61,8 +61,8 @@ fn put(core: &Core, txns: &KeyTxns, txn: &mut perdura_steal::KeyTxn, key: &[u8],
     }
 }
 
-/// Creates a database and leaves it in the state after a crash. It has rows of both kinds, and a transaction that was
-/// open during a checkpoint. Returns the rows that the tree must have.
+/// Creates a database and leaves it in the state after a crash. It has rows in memory and in the tree. One transaction
+/// was open during a checkpoint. Returns the rows that the tree must have.
 fn crashed(data: &Path) -> Rows {
     let made = (0..300).map(|number| (key(number * 2), vec![7; 40]));
     let mut rows: Rows = made.clone().collect();
@@ -108,7 +108,7 @@ fn crashed(data: &Path) -> Rows {
     rows
 }
 
-/// Restarts over an overlay, which leaves the files unchanged. Returns the digest.
+/// Restarts over an overlay, which leaves the files unchanged. Returns the digest of the restarted database.
 fn digest_by(data: &Path, methods: Methods, level: Level) -> u64 {
     let Env { disks, clock, .. } = env(data);
     let scratch = FileDisk::at(data);
@@ -213,7 +213,7 @@ fn a_database_with_tables_and_a_tree_opens_reads_verifies_and_exports() {
     assert_eq!(db.report().records.undone, 0, "nothing is undone twice");
     db.close().expect("no disk fails");
 
-    // The harness for databases with only a tree can open this database too. It does not know the catalog.
+    // `Keyed`, which is made for databases with only a tree, can open this database too. It ignores the catalog.
     let Env {
         disks, clock, seed, ..
     } = env(&data);

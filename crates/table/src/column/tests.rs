@@ -9,7 +9,7 @@ fn geometry(partitions: u16) -> Geometry {
     }
 }
 
-/// Checks all forms of one value against each other.
+/// Checks that a value's row form and key form can be read back.
 fn check<C: KeyType + PartialEq + fmt::Debug>(value: &C) {
     let mut row = Vec::new();
     C::put(value.view(), &mut row);
@@ -41,7 +41,7 @@ fn check<C: KeyType + PartialEq + fmt::Debug>(value: &C) {
     }
 }
 
-/// Checks that keys are ordered as values.
+/// Checks that the byte order of keys is the order of their values.
 fn ordered<C: KeyType + PartialOrd>(mut values: Vec<C>) {
     values.sort_by(|a, b| a.partial_cmp(b).expect("comparable"));
     let keys: Vec<Vec<u8>> = values

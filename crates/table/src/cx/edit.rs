@@ -41,8 +41,8 @@ impl Cx<'_, '_> {
         })
     }
 
-    /// Passes a row to `change`, which reads and sets single columns, and writes the row back. Other columns are not
-    /// decoded.
+    /// Passes a row to `change` and then writes the row back. `change` reads and sets single columns. The other columns
+    /// are not decoded.
     ///
     /// # Errors
     /// The error of `change`. [`Error::Usage`] if the row does not exist. Otherwise as [`insert`](Self::insert).

@@ -14,7 +14,7 @@ use crate::rows::{Rows, Span, Stretch, merged};
 use crate::table::{Index, Table};
 use crate::view::RowView;
 
-/// The partitions that a verb reads: one, or all.
+/// The partitions that a verb reads: one partition or all partitions.
 type Homes = SmallVec<[PartitionId; 1]>;
 
 /// The compile error for a range of keys in a table without an order.
@@ -69,8 +69,8 @@ impl Cx<'_, '_> {
         Ok(row.is_some())
     }
 
-    /// Prefetches, all at once, the memory of rows that later verbs will read or write. Without it, each lookup waits
-    /// for memory twice. This is only a hint. Keys after the first [`AHEAD_KEYS`] are ignored.
+    /// Prefetches, all at once, the memory of rows that later verbs will read or write. Without this call, each lookup
+    /// waits for memory twice. The call is only a hint. Keys after the first [`AHEAD_KEYS`] are ignored.
     pub fn look_ahead<T: Table>(&self, keys: impl IntoIterator<Item = impl WholeKey<T::Key>>) {
         let Ok(entry) = self.entry::<T>() else {
             return;
@@ -82,8 +82,8 @@ impl Cx<'_, '_> {
         self.tx.typed_look_ahead(keys);
     }
 
-    /// Returns the rows of an ordered table whose keys begin with `prefix`, in the order of their keys. The prefix `()`
-    /// selects all rows. All partitions are then read, otherwise only one.
+    /// Returns the rows of an ordered table with keys that begin with `prefix`, in key order. The prefix `()` selects
+    /// all rows and reads all partitions. Any other prefix reads only one partition.
     ///
     /// # Errors
     /// If the rows cannot be read, the first item of the result is the error; see [`Rows`].
@@ -100,9 +100,9 @@ impl Cx<'_, '_> {
         self.stretch(Which::Primary, home, stretch)
     }
 
-    /// Returns the rows of an ordered table whose keys lie in a range of prefixes, in the order of their keys. An
-    /// included bound includes all keys that begin with it. An excluded bound excludes all of them. If both bounds have
-    /// the same first column, only one partition is read, otherwise all.
+    /// Returns the rows of an ordered table with keys in a range of prefixes, in key order. An included bound includes
+    /// all keys that begin with the bound; an excluded bound excludes all these keys. If the first columns of the two
+    /// bounds are equal, reads only one partition. Otherwise reads all partitions.
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
@@ -119,8 +119,8 @@ impl Cx<'_, '_> {
         self.stretch(Which::Primary, home, stretch)
     }
 
-    /// Returns the rows whose index columns begin with `prefix`, in the order of the index. If the index begins with
-    /// the first key column, and `prefix` has a value for it, only one partition is read, otherwise all.
+    /// Returns the rows with index columns that begin with `prefix`, in index order. If the index begins with the first
+    /// key column, and `prefix` has a value for this column, reads only one partition. Otherwise reads all partitions.
     ///
     /// # Errors
     /// As [`rows`](Self::rows).
@@ -135,7 +135,7 @@ impl Cx<'_, '_> {
         self.stretch(Which::Secondary(index.index()), home, stretch)
     }
 
-    /// Returns the rows whose index columns lie in a range of prefixes, in the order of the index. Bounds work as in
+    /// Returns the rows with index columns in a range of prefixes, in index order. Bounds work as in
     /// [`range`](Self::range).
     ///
     /// # Errors
@@ -151,7 +151,7 @@ impl Cx<'_, '_> {
         self.stretch(Which::Secondary(index.index()), home, stretch)
     }
 
-    /// Calls `each` with every row, partition by partition and in no order.
+    /// Calls `each` with every row, partition by partition. Within a partition, the rows have no particular order.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -169,7 +169,7 @@ impl Cx<'_, '_> {
         damaged.map_or(Ok(()), Err)
     }
 
-    /// Returns the number of rows.
+    /// Returns the number of the table's rows.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -183,8 +183,9 @@ impl Cx<'_, '_> {
         Ok(count)
     }
 
-    /// Returns the partitions to read: `home` if it is given, otherwise all. For a replicated table, returns any one
-    /// partition. If latches are missing, all of them are noted at once.
+    /// Returns the partitions to read: `home` if it is given, otherwise all. For a replicated table, returns one
+    /// partition, because each has all rows. If all partitions must be read and latches are missing, adds all of the
+    /// missing latches to the transaction's list of them, and fails.
     fn homes<T: Table>(&self, home: Option<PartitionId>) -> Result<Homes> {
         if T::DECLARATION.replicated {
             return Ok(smallvec![self.first_latched()]);

@@ -1,5 +1,5 @@
-//! Verbs that write whole rows, and the code that all writing verbs share: changing all copies of a row, checking
-//! unique indexes, noting effects.
+//! Verbs that write whole rows, and the code shared by all writing verbs. The shared code changes all copies of a row,
+//! checks unique indexes and notes effects.
 
 use std::ops::Bound;
 
@@ -18,7 +18,7 @@ use crate::table::Table;
 /// A change of a row: its value before and after.
 #[derive(Clone, Copy)]
 pub(super) struct Rewrite<'a> {
-    /// The value before the change, if an index or the log needs it.
+    /// The value before the change; `None` if no index and no log record needs it.
     pub(super) before: Option<&'a [u8]>,
     /// The value after the change.
     pub(super) after: &'a [u8],
@@ -28,9 +28,9 @@ impl Cx<'_, '_> {
     /// Inserts a row.
     ///
     /// # Errors
-    /// [`Error::Usage`] if a row has the same key, or the same columns of a unique index. [`Error::Usage`] if the
-    /// database does not have the table. [`Error::Undeclared`], which the closure must return; [`Error::OutOfMemory`],
-    /// [`Error::LogFull`].
+    /// [`Error::Usage`] if another row has the same key, or the same values in all columns of a unique index.
+    /// [`Error::Usage`] if the database does not have the table. [`Error::Undeclared`], which the closure must return;
+    /// [`Error::OutOfMemory`], [`Error::LogFull`].
     pub fn insert<T: Table>(&mut self, row: &T) -> Result<()> {
         if T::KEYLESS {
             return self.append_row(row).map(|_| ());
@@ -84,8 +84,8 @@ impl Cx<'_, '_> {
         done
     }
 
-    /// Inserts a row whose key was looked up and not found. If the row is in one partition, `spot`
-    /// may be the result of the lookup.
+    /// Inserts a row after a lookup of its key found no row. If the table is not replicated, `spot` may be the result
+    /// of the lookup.
     fn insert_bytes(
         &mut self,
         entry: &Entry,
@@ -114,7 +114,7 @@ impl Cx<'_, '_> {
         Ok(())
     }
 
-    /// Overwrites the row with the same key.
+    /// Overwrites the row with this row's key.
     ///
     /// # Errors
     /// [`Error::Usage`] if the row does not exist. Otherwise as [`insert`](Self::insert).
@@ -192,7 +192,7 @@ impl Cx<'_, '_> {
         Placed { key, home }
     }
 
-    /// Returns whether a change of a row needs the value before the change.
+    /// Returns whether an index or the log needs a row's value from before a change.
     pub(super) fn needs_before(&self, entry: &Entry) -> bool {
         let unique = !entry.unique.is_empty();
         unique || self.notes(entry) && self.tx.value_form() != ValueForm::Rows
@@ -278,8 +278,8 @@ impl Cx<'_, '_> {
         }
     }
 
-    /// Returns all partitions, because a change of a replicated row needs them all. If latches are missing, fails and
-    /// notes all of them at once.
+    /// Returns all partitions. A change of a replicated row needs the latches of all partitions. If latches are
+    /// missing, adds all of them to the transaction's list of missing latches, and fails.
     fn all_latched(&self) -> Result<impl Iterator<Item = PartitionId> + use<>> {
         let all = (0..self.registry.geometry().partitions).map(PartitionId);
         let mut missing = Ok(());
@@ -291,7 +291,7 @@ impl Cx<'_, '_> {
         missing.map(|()| all)
     }
 
-    /// Fails if another row of the partition has the same columns of a unique index.
+    /// Fails if another row of the partition has the same values in all columns of a unique index.
     fn check_unique(
         &self,
         entry: &Entry,

@@ -1,21 +1,23 @@
-//! Merges the rows of all partitions into one order, from either end.
+//! Merges the rows of all partitions into one order. The merged rows can be taken from the front and from the back.
 //!
-//! Each end has a binary heap with the next row of each partition. When a partition's iterator is exhausted, one row of
-//! it may be left, in the other end's heap. This end then takes that row, and the entry in the other heap is ignored.
+//! Front and back each have a binary heap with the next row of each partition. When a partition's iterator is
+//! exhausted, one row of the partition may still be in the back heap. The front then takes this row, and the back
+//! later ignores the row's entry in its heap. The back takes rows from the front in this way too.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use perdura_heap::{Derive, RowRef, Which};
 
-/// A partition's rows: the rows not taken yet, and for each end the row in that end's heap.
+/// The rows of one partition. The iterator `rows` has the rows that are in no heap yet. `front` is the row in the front
+/// heap, and `back` is the row in the back heap.
 struct Part<'s, I> {
     rows: I,
     front: Option<RowRef<'s>>,
     back: Option<RowRef<'s>>,
 }
 
-/// An entry of a heap: the key of a row, and its partition.
+/// An entry of a binary heap: the key of a row, and the index of the row's partition.
 type Held = (Vec<u8>, usize);
 
 struct Merged<'s, I> {
@@ -57,8 +59,8 @@ impl<'s, I: DoubleEndedIterator<Item = RowRef<'s>>> Merged<'s, I> {
         key
     }
 
-    /// Takes the next row of a partition for the front end. Returns the row's key; `None` if the
-    /// partition has no row left.
+    /// Takes a partition's next row for the front heap. Returns the row's key; `None` if the partition has
+    /// no row left.
     fn fill_front(&mut self, at: usize) -> Option<Vec<u8>> {
         let part = &mut self.parts[at];
         debug_assert!(part.front.is_none(), "an end holds one row");

@@ -1,11 +1,11 @@
-//! Ranges of keys, as programs write them and as the heap needs them.
+//! Ranges of keys: [`Span`] for programs, [`Stretch`] for the heap.
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use crate::key::{KeyBytes, successor};
 use crate::prefix::Prefix;
 
-/// A range of prefixes of a key or an index with the columns `C`.
+/// A range between two prefixes of a key or an index. `C` is the tuple of the types of all its columns.
 pub trait Span<C> {
     /// Returns the bounds of the range as encoded prefixes.
     #[doc(hidden)]
@@ -57,15 +57,15 @@ impl<C, P: Prefix<C>, Q: Prefix<C>> Span<C> for (Bound<P>, Bound<Q>) {
     }
 }
 
-/// A stretch of keys between bounds that are given as bytes.
+/// A contiguous range of keys, with its bounds as encoded keys.
 #[doc(hidden)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stretch {
-    /// The prefixes at both ends, if both ends are bounded.
+    /// The two prefixes that the program gave as bounds. `None`: the program did not give two bounds.
     given: Option<(KeyBytes, KeyBytes)>,
     /// The first key. `None`: the stretch is empty.
     start: Option<KeyBytes>,
-    /// The first key after the stretch. `None`: the stretch extends to the last of all keys.
+    /// The first key after the stretch. `None`: the stretch has no upper bound.
     end: Option<KeyBytes>,
 }
 
@@ -78,7 +78,7 @@ impl Stretch {
             ) => Some((start.clone(), end.clone())),
             _ => None,
         };
-        // All keys begin with the empty prefix, so it has no successor.
+        // The empty prefix has no successor, because all keys begin with it.
         Stretch {
             given,
             start: match start {
@@ -104,7 +104,7 @@ impl Stretch {
         }
     }
 
-    /// Returns the prefixes at both ends, if both ends are bounded.
+    /// Returns the two prefixes that the program gave as bounds; `None` if the program did not give two bounds.
     pub(crate) fn prefixes(&self) -> Option<(&[u8], &[u8])> {
         let (start, end) = self.given.as_ref()?;
         Some((start.as_slice(), end.as_slice()))
@@ -119,7 +119,7 @@ impl Stretch {
         }
     }
 
-    /// Returns the bounds for the heap.
+    /// Returns the bounds in the form that the heap needs. The stretch must not be empty.
     pub(crate) fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         debug_assert!(!self.is_empty(), "the caller has looked");
         let start = match &self.start {

@@ -13,11 +13,11 @@ const REPLICATED: u8 = 1;
 const KEYED: u8 = 2;
 const ORDERED: u8 = 4;
 const UNIQUE: u8 = 1;
-/// The most indexes of a table.
+/// The maximum number of indexes of a table.
 const INDEXES_MAX: usize = 64;
 
 impl Schema {
-    /// Appends the schema in the form that catalog rows have.
+    /// Appends the schema in the encoding of catalog rows.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let flags = [
             (self.replicated, REPLICATED),
@@ -50,8 +50,8 @@ impl Schema {
         }
     }
 
-    /// Reads a schema that [`encode`](Self::encode) has written; `None` if the bytes are no schema that this build
-    /// knows.
+    /// Reads a schema that [`encode`](Self::encode) has written; `None` if this build cannot read the bytes as a
+    /// schema.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Schema> {
         let mut r = Reader::new(bytes);

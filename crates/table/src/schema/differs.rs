@@ -3,11 +3,11 @@
 use super::{Column, Index, Indexed, Schema};
 
 impl Schema {
-    /// Compares this schema, which is the database's, with the schema of a program. If they differ, returns a text with
-    /// the first column, index or option that differs, and its two values. `None`: they do not differ.
+    /// Compares this schema, which comes from the database, with the schema of a program. If they differ, returns a
+    /// text with the first column, index or option that differs, and its two values. `None`: they do not differ.
     ///
-    /// Earlier versions accepted unique indexes that a partition cannot keep unique. A program now has to declare such
-    /// an index without `unique`. This does not count as a difference.
+    /// Earlier versions accepted a unique index even if rows with equal index columns may be in different partitions. A
+    /// program now has to declare such an index without `unique`. The comparison then ignores `unique` for this index.
     #[must_use]
     pub fn differs(&self, program: &Schema) -> Option<String> {
         let fault = options(self, program)
@@ -21,7 +21,8 @@ impl Schema {
         fault
     }
 
-    /// Returns the schema without `unique` for each index that a partition cannot keep unique.
+    /// Returns a copy of the schema. The copy drops `unique` from each index for which
+    /// [`keeps_unique`](Self::keeps_unique) returns false.
     fn as_kept(&self) -> Schema {
         let mut kept = self.clone();
         for index in &mut kept.indexes {
@@ -30,7 +31,7 @@ impl Schema {
         kept
     }
 
-    /// Returns whether rows with equal index columns are always in the same partition.
+    /// Returns whether rows with equal index columns are always in one partition.
     fn keeps_unique(&self, index: &Index) -> bool {
         self.replicated || !self.is_keyless() && index.columns.contains(&Indexed::Key(0))
     }

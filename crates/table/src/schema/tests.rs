@@ -39,7 +39,7 @@ fn bytes<T: Table>(row: &T) -> (Vec<u8>, Vec<u8>) {
     (key.as_slice().to_vec(), value)
 }
 
-/// Returns the bytes of the `n`th example of the format page.
+/// Returns the bytes of example `n`, counted from 0, in docs/formats/typed-row.md.
 pub(crate) fn of_the_page(n: usize) -> Vec<u8> {
     let page = include_str!("../../../../docs/formats/typed-row.md");
     let examples = page.split("## Example").nth(1).expect("there are examples");

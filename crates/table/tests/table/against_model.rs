@@ -1,5 +1,5 @@
-//! Compares random transactions, some of which abort, with a map in memory as the model: rows, indexes, ranges from
-//! both ends.
+//! Runs random transactions, some of which abort, and compares the table with a model. The model is a map in memory.
+//! Compares rows, indexes, and ranges. Ranges are read from the front and from the back.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ fn step(cx: &mut Cx<'_, '_>, model: &mut Model, rng: &mut Rng) -> Result<(), Abo
     Ok(())
 }
 
-/// Returns `Some` for an error after which the transaction can continue. Passes other errors on.
+/// Returns `Some` for an error that lets the transaction continue. Passes other errors on.
 fn given_up(done: Result<(), Error>) -> Result<Option<Error>, Error> {
     match done {
         Err(error @ Error::Usage(_)) => Ok(Some(error)),
@@ -106,7 +106,7 @@ fn check(cx: &Cx<'_, '_>, model: &Model, rng: &mut Rng) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns all rows, taken from both ends in a random order.
+/// Returns all rows, taken from the front and from the back in a random order.
 fn both_ends(cx: &Cx<'_, '_>, rng: &mut Rng) -> Result<Vec<Account>, Error> {
     let mut rows = cx.rows::<Account>(());
     let (mut front, mut back) = (Vec::new(), Vec::new());
@@ -137,7 +137,7 @@ fn history(seed: u64, form: ValueForm) {
         let begun = rng.clone();
         let mut after = model.clone();
         let done = world.run(|cx| {
-            // The closure may run again, with the latches that it missed, so reset all state.
+            // The closure may run again, with latches that were missing in the first run. So it resets all state.
             rng = begun.clone();
             after = model.clone();
             for _ in 0..rng.u8(1..12) {

@@ -1,11 +1,11 @@
-//! The effects that the verbs note for the log.
+//! The effects, which are the changed rows or columns that the verbs record for the log.
 
 use perdura_base::Error;
 use perdura_txn::ValueForm;
 
 use crate::world::{Account, Item, World, account};
 
-/// Returns the hash of the effects of a few changes.
+/// Makes a few changes in a transaction. Returns a hash of their effects.
 fn hash(form: ValueForm, change: impl Fn(&mut Account)) -> u64 {
     let world = World::new(form);
     world

@@ -1,4 +1,4 @@
-//! Each verb, and its refusals.
+//! Tests each verb, and the errors of each verb.
 
 use perdura_base::{Error, PartitionId, PartitionSet};
 use perdura_table::{Abort, RowId, procedure};
@@ -113,8 +113,8 @@ fn a_unique_index_is_unique_in_the_whole_table() {
     world.run(|cx| cx.insert(&seat(7, 1, "ann"))).unwrap();
     let text = usage(world.run(|cx| cx.insert(&seat(7, 2, "ann"))));
     assert!(text.contains("unique index by_guest"), "{text}");
-    // The room is one of the index's columns, so these rows have different index keys, whatever
-    // their partitions.
+    // The room is one of the index's columns. So these rows have different index keys, whether or not
+    // they are in the same partition.
     for room in [beside, far] {
         world.run(|cx| cx.insert(&seat(room, 1, "ann"))).unwrap();
     }

@@ -82,7 +82,8 @@ impl World {
         self.registry.add(id, schema.clone());
     }
 
-    /// Runs `f` as one transaction, whose first run has no latch.
+    /// Runs `f` as one transaction. The first run of `f` holds no latches. So `f` usually runs again, with the latches
+    /// that it needs.
     pub fn run<R, E: From<Error>>(
         &self,
         mut f: impl FnMut(&mut Cx<'_, '_>) -> Result<R, E>,
@@ -98,8 +99,8 @@ impl World {
         done.map(|(value, _)| value)
     }
 
-    /// Calls a procedure with the partitions that it declares. It must use no others, so that it
-    /// runs once.
+    /// Calls a procedure with the partitions that it declares. Panics if the procedure uses another partition,
+    /// because it would then run twice.
     pub fn call<P: Procedure>(&self, args: &P::Args) -> Result<P::Output, Abort> {
         let mut homes = Homes::new(self.registry.geometry());
         P::homes(args, &mut homes);
@@ -116,7 +117,8 @@ impl World {
         done.map(|(value, _)| value)
     }
 
-    /// Ends the transaction of a partition in the eyes of the next one.
+    /// Increases each partition's sequence number, as a commit does, so that the next transaction gets the next
+    /// number.
     pub fn advance(&self) {
         for partition in PartitionSet::all(PARTITIONS).iter() {
             let mut part = self.heap.lock(partition);

@@ -30,8 +30,8 @@ impl PageFile {
         Ok(())
     }
 
-    /// Refuses a file of another database. Each whole page names its database. Checks the meta page, and the pages
-    /// that a repair would write.
+    /// Fails if the file belongs to another database. Checks the meta page and the pages that a repair would write.
+    /// Each whole page names its database.
     pub(super) fn check_owner(&self, head: Option<&BatchHead>) -> Result<()> {
         let mut page = self.buffer();
         let batch = head.into_iter().flat_map(|head| &head.pages);
@@ -57,7 +57,7 @@ impl PageFile {
         Ok(())
     }
 
-    /// Returns the number of the meta page's last change, which is a change of structure or a checkpoint's redo
+    /// Returns the number of the meta page's last change. This change is a change of structure or a checkpoint's redo
     /// start. `None`: the meta page is not whole.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl PageFile {
         Ok(meta.ok().map(|node| node.dlsn()))
     }
 
-    /// Refuses a file that ends before page `next`, the first page that was never used.
+    /// Fails if the file ends before page `next`, the first page that was never used.
     pub(crate) fn check_len(&self, next: u32) -> Result<()> {
         let pages = self.pages()?;
         if next <= pages {

@@ -1,7 +1,7 @@
-//! The pool's part of reading ahead: frames for pages that no caller has asked for yet.
+//! The pool's part of reading ahead: frames for pages that no caller has pinned yet.
 //!
-//! A page gets its frame before its read begins, and counts as loading until the read has ended. In that time no
-//! other thread can read or change it. So a read never replaces a changed page by its older copy on disk.
+//! A page gets its frame before the read begins, and counts as loading until the read has ended. While a page is
+//! loading, no other thread can read or change it. So a read never replaces a changed page by its older copy on disk.
 
 use super::{Frames, Pool, Slot, is_index};
 use crate::file::RUN_PAGES_MAX;
@@ -11,31 +11,31 @@ use perdura_base::flaw::{Flaw, armed};
 use perdura_page::tree_page::Node;
 use std::collections::VecDeque;
 
-/// The pages that were read ahead and have not been pinned since, including those that are being read.
+/// The read-ahead pages that have not been pinned yet, including pages with a read in progress.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// The most pages that the window may have.
+    /// The maximum number of pages in the window.
     most: usize,
     pages: usize,
     /// The number of pages that are being read.
     pub(super) loading: usize,
-    /// The number of runs whose reads have begun. `ended` is the number of those that have ended.
+    /// The number of runs whose read has begun. `ended` is the number of runs whose read has ended.
     begun: u64,
     ended: u64,
     /// Waiting pins are woken when `ended` reaches this number.
     wake_at: u64,
-    /// The frames in the order in which they were read, each with the number of its read. Some of their pages may
-    /// have been used since.
+    /// The read-ahead pages, in the order of the reads. Each entry is a page's frame and the page's serial number. Some
+    /// of these pages may have left the window already.
     order: VecDeque<(usize, u64)>,
-    /// The number of the last read that has begun for a page.
+    /// The serial number of the newest read-ahead page.
     last: u64,
-    /// The number of events so far that may have made room.
+    /// The number of events so far that may have made room for reading ahead.
     events: u64,
     waiting: usize,
 }
 
 impl Window {
-    /// Makes the window of a pool of `frames` frames: a quarter of them.
+    /// Makes the window of a pool of `frames` frames. The window may have at most a quarter as many pages.
     pub(super) fn new(frames: usize) -> Window {
         Window {
             most: frames / 4,
@@ -51,9 +51,9 @@ impl Window {
         }
     }
 
-    /// Returns the reads that a pin waits for: the next read to end, or (if `all`) all reads that are in progress
-    /// now. When redo has caught up with the readers, it waits once for all their reads instead of once for each
-    /// page.
+    /// Returns the reads that a pin must wait for. If `all` is true, these are all reads in progress. Otherwise the pin
+    /// waits only for the read that ends next. When redo has caught up with the readers, `all` lets redo wait once
+    /// and not once for each page.
     pub(super) fn reads_under_way(&self, all: bool) -> Reads {
         Reads(if all { self.begun } else { 0 })
     }
@@ -64,7 +64,7 @@ impl Window {
     }
 }
 
-/// A number of reads: those whose end a pin waits for.
+/// The value of `Window::ended` at which a waiting pin may continue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reads(u64);
 
@@ -93,13 +93,13 @@ pub(crate) enum Refused {
 }
 
 impl Pool {
-    /// Returns the most pages that may have been read ahead without being used yet: a quarter of the frames.
+    /// Returns the maximum number of unused read-ahead pages: a quarter of the frames.
     #[must_use]
     pub fn window(&self) -> usize {
         self.frames.lock().window.most
     }
 
-    /// Returns the number of pages that were read ahead and have not been used, including those that are being read.
+    /// Returns the number of unused read-ahead pages, including pages with a read in progress.
     #[must_use]
     pub fn unused_ahead(&self) -> usize {
         self.frames.lock().window.pages
@@ -110,8 +110,8 @@ impl Pool {
         self.pages.len()
     }
 
-    /// Takes frames for a page, and for adjacent pages that are not in memory and that `joins` accepts. The caller
-    /// then calls [`read_run`](Self::read_run).
+    /// Takes frames for a page, and for adjacent pages that are not in memory and that `joins` accepts. The caller then
+    /// calls [`read_run`](Self::read_run).
     pub(crate) fn begin_run(
         &self,
         pid: Pid,
@@ -167,8 +167,8 @@ impl Pool {
         Some(at)
     }
 
-    /// Reads the pages of a run, in one I/O. A page that cannot be read, or is damaged, gives up its frame, and a
-    /// later pin reads it again. `buffer` has room for [`RUN_PAGES_MAX`] pages.
+    /// Reads the pages of a run, in one I/O. An unreadable or damaged page gives up its frame, and a later pin reads
+    /// the page again. `buffer` has room for [`RUN_PAGES_MAX`] pages.
     pub(crate) fn read_run(&self, run: &Run, buffer: &mut [u8]) {
         let size = self.file.page_bytes();
         let bytes = &mut buffer[..run.frames.len() * size];
@@ -213,7 +213,7 @@ impl Pool {
         }
     }
 
-    /// Waits until `reads` have ended, or something else has happened to a page that is being read.
+    /// Waits for the end of `reads`. May return before `reads` have ended, so the caller must check again.
     pub(super) fn wait_loaded(&self, frames: &mut MutexGuard<'_, Frames>, reads: Reads) {
         frames.window.wake_at = frames.window.wake_at.min(reads.0);
         self.loaded.wait(frames);
@@ -227,8 +227,8 @@ impl Pool {
         self.tell(frames);
     }
 
-    /// Notes that a page was needed that had not been read ahead. If the window is full, its pages are not the needed
-    /// ones, so the oldest page leaves it.
+    /// Makes room in a full window, because a caller needs a page that was not read ahead. The window evidently has the
+    /// wrong pages, so its oldest page leaves.
     pub(super) fn missed(&self, frames: &mut Frames) {
         while frames.window.pages == frames.window.most {
             let Some((at, number)) = frames.window.order.pop_front() else {
@@ -252,8 +252,8 @@ impl Pool {
         self.frames.lock().window.events
     }
 
-    /// Waits for an event that may make room, if none has happened since [`ahead_events`](Self::ahead_events) returned
-    /// `seen`.
+    /// Waits for an event that may make room for reading ahead. Returns at once if an event has happened since
+    /// [`ahead_events`](Self::ahead_events) returned `seen`.
     pub(crate) fn wait_ahead(&self, seen: u64) {
         let mut frames = self.frames.lock();
         while frames.window.events == seen {
@@ -263,7 +263,7 @@ impl Pool {
         }
     }
 
-    /// Wakes one waiting reader, because another page is to be read ahead.
+    /// Wakes one waiting reader, because one more page is to be read ahead.
     pub(crate) fn wake_ahead_one(&self) {
         self.tell(&mut self.frames.lock());
     }
@@ -276,7 +276,7 @@ impl Pool {
 }
 
 impl Frames {
-    /// Removes used pages from the window's order, to keep it short.
+    /// Keeps the window's `order` short: removes the entries of pages that have left the window.
     fn forget_used(&mut self) {
         let Frames { slots, window, .. } = self;
         if window.order.len() > 2 * window.most + RUN_PAGES_MAX {

@@ -1,4 +1,4 @@
-//! A tree that was filled in bulk equals one that was written row by row, and works the same afterwards.
+//! Checks that a tree filled in bulk equals a tree written row by row. Afterwards the two trees must work alike.
 
 use perdura_base::{Gsn, TableId};
 use perdura_device::{Access, Disk, MemDisk};

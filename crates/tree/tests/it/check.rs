@@ -1,5 +1,4 @@
-//! Trees whose pages are whole but whose links are wrong. The check reports each such page and the keys that are
-//! lost.
+//! The check of trees with whole pages but wrong links. It must report each wrongly linked page and the lost keys.
 
 use perdura_base::{Gsn, Pid, TableId};
 use perdura_device::{Access, AlignedBuf, Disk, MemDisk};
@@ -111,7 +110,8 @@ fn a_leaf_with_other_fences_and_a_page_that_two_lead_to_are_told_with_the_keys()
 
 #[test]
 fn pages_that_nothing_leads_to_and_ends_that_are_elsewhere_are_told() {
-    // According to the meta page one more page was used. The page exists, but no page leads to it.
+    // According to the meta page, one page more was used than the tree uses. The file has this page, but no page
+    // leads to it.
     let disk = made();
     let pages = u32::try_from(scrub(&open(&disk)).expect("files").whole).expect("few");
     open(&disk).grow(pages + 1).expect("room");
@@ -123,7 +123,7 @@ fn pages_that_nothing_leads_to_and_ends_that_are_elsewhere_are_told() {
     assert_eq!(found.faults.len(), 1, "{found:?}");
     assert_eq!(found.faults[0].pid, Pid(pages));
     assert_eq!(found.faults[0].lost, None);
-    // According to the meta page one page was never used, but another page leads to it.
+    // According to the meta page, the tree's last page was never used, but another page leads to it.
     change(&disk, Pid(0), |meta| {
         let put = meta.put(b"", &(pages - 1).to_le_bytes());
         assert!(put.is_ok());

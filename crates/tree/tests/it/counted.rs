@@ -36,7 +36,7 @@ pub fn page(pid: Pid, kind: Kind) -> Box<[u8]> {
     bytes
 }
 
-/// Makes pages on a disk. The first of them is an inner page.
+/// Makes a file of `pages` pages on a disk. The first page is an inner page, and all other pages are leaves.
 pub fn files_on(disk: &dyn Disk, pages: u32) -> PageFile {
     disk.make_dir(DIR).expect("a directory");
     let file = PageFile::create(disk, DIR, SHAPE, pages).expect("files");
@@ -66,7 +66,7 @@ pub fn pool(file: PageFile, frames: usize) -> Pool {
     Pool::new(file, frames, monitor)
 }
 
-/// Adds one to a page's counter. `numbers` gives the update's number.
+/// Adds one to a page's counter. The update's number is taken from the counter `numbers`.
 pub fn add(pool: &Pool, pinned: &Pinned<'_>, pid: Pid, numbers: &AtomicU64) {
     let mut latched = pinned.write();
     let mut node = latched.node();
@@ -86,7 +86,7 @@ pub fn count(pinned: &Pinned<'_>) -> u64 {
     u64::from_le_bytes(*value)
 }
 
-/// Writes until nothing is dirty.
+/// Writes pages until no page is dirty.
 pub fn flush(pool: &Pool) {
     while pool.write_step(Gsn(u64::MAX)).expect("a step") != Progress::Idle {}
 }

@@ -1,5 +1,5 @@
-//! The tree's file on a disk that tears and loses writes, fills up and rots. After every crash each page is whole and
-//! not older than its durable version.
+//! The tree's file on a disk that tears and loses writes, fills up and damages data. After every crash each page must
+//! be whole and not older than its durable version.
 
 use fastrand::Rng;
 use perdura_base::flaw::{Flaw, arm};
@@ -18,10 +18,10 @@ const SHAPE: Shape = Shape {
 const PAGES: u32 = 12;
 const DIR: &str = "tree";
 
-/// The number of runs in which each mistake must show.
+/// The maximum number of runs of the search for a seeded bug. One of these runs must fail.
 const HUNT_RUNS: u64 = 5_000;
 
-/// Returns a sealed page in which every byte depends on the version.
+/// Returns a sealed page. Every byte depends on the version.
 fn page(pid: Pid, version: u64) -> Box<[u8]> {
     sized_page(SHAPE.page_bytes, pid, version)
 }
@@ -67,7 +67,7 @@ struct Counts {
 struct Run {
     rng: Rng,
     disk: Arc<SimDisk>,
-    /// The durable version of each page. `under_way` has the versions of a batch in progress.
+    /// The durable version of each page. `under_way` has the versions that a batch in progress is writing.
     durable: Vec<u64>,
     under_way: Vec<u64>,
     version: u64,
@@ -94,7 +94,7 @@ impl Run {
         }
     }
 
-    /// Writes batches until a fault strikes, and crashes.
+    /// Writes batches until an I/O fails, or stops earlier at random. Then crashes.
     fn live(&mut self, counts: &mut Counts) {
         let rng = &mut self.rng;
         let sync_fails = rng.u8(..3) == 0;

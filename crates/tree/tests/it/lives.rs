@@ -1,6 +1,6 @@
-//! The tree is compared with a map, over several lives on a disk that tears and loses pages. Pools have few pages,
-//! and pages are tiny, so they split often. After each crash every method of redo must restore the rows that the log
-//! has.
+//! Compares the tree with a map, over several crashes and restarts on a disk that tears and loses pages. Pools have few
+//! pages. Pages are tiny, so they split often. After each crash every method of redo must restore the rows that the
+//! stable log has.
 
 mod fetches;
 pub mod log;
@@ -24,7 +24,7 @@ use run::{Met, Rows, Run, TABLES, change, rows_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The number of runs in which each mistake must show.
+/// The maximum number of runs of the search for a seeded bug. One of these runs must fail.
 const HUNT_RUNS: u64 = 3_000;
 
 fn shape(page_bytes: usize) -> Shape {
@@ -92,7 +92,7 @@ fn rows_in_ascending_order_fill_their_pages() {
         .into_iter()
         .find(|(path, _)| path == "tree/pages");
     let (_, bytes) = file.expect("a file");
-    // A cell has 36 bytes and a slot 2. A page has 1024 - 48 - 64 bytes for both.
+    // A row takes 38 bytes: a cell of 36 bytes and a slot of 2. A page has 1024 - 48 - 64 bytes for rows.
     let least = 2000 * 38;
     assert!(bytes < least * 13 / 10, "{bytes} bytes for {least}");
 }
@@ -222,8 +222,8 @@ fn twenty_thousand_chains_of_lives_hold() {
     println!("{met:?}");
 }
 
-/// Whole pages of an earlier time, as after a careless copy. A restart may find wrong rows or refuse, but must not
-/// panic.
+/// Restarts with a file overwritten by an old copy. Its pages are whole, but older than the log expects. The
+/// restart may find wrong rows or return an error, but must not panic.
 #[test]
 fn pages_of_an_earlier_time_are_no_reason_to_panic() {
     let (mut refused, mut restarted) = (0, 0);
@@ -270,7 +270,7 @@ fn pages_of_an_earlier_time_are_no_reason_to_panic() {
     assert!(refused > 30, "{refused}");
 }
 
-/// A mistake shows as a wrong state, as an error, or as an assertion that fails.
+/// A seeded bug shows as a wrong state, as an error, or as an assertion that fails.
 #[test]
 fn every_mistake_shows() {
     std::panic::set_hook(Box::new(|_| {}));

@@ -1,4 +1,4 @@
-//! A tree of pages on disk: its parts, its lives, and a model.
+//! Tests of the B+-tree on disk: tests of the parts, tests over several lives with crashes, and a model.
 
 mod bulk;
 mod check;

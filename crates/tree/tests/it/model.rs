@@ -1,10 +1,10 @@
 //! A model of a tree that is changed, written, checkpointed and crashed over several lives. The code under test makes
-//! the notes and the analyses.
+//! notes (the monitor) and uses the notes at restart (the analyses).
 //!
 //! The model has streams of a log with commit epochs, pages with keys between fences, splits, page writes that become
-//! durable late, kills, power cuts and interrupted restarts. After each crash every method of redo must reach the
-//! state that the log describes. Each operation that a method skips without reading its page must be on disk.
-//! Mistakes in the code (`Flaw::TREE`) and in its surroundings ([`Mistake`]) must show.
+//! durable late, kills, power cuts and interrupted restarts. After each crash every method of redo must reach the state
+//! that the log describes. If a method skips an operation without reading a page, the operation's page on disk must
+//! contain the operation. The model must detect mistakes in the code (`Flaw::TREE`) and around it ([`Mistake`]).
 
 pub mod restart;
 pub mod world;
@@ -13,11 +13,11 @@ use perdura_base::flaw::{Flaw, arm};
 use restart::Counts;
 use world::{Mistake, World};
 
-/// The number of runs in which each mistake must show. It is a count, not a time, so that a slow machine tries the
-/// same seeds.
+/// Each mistake must show within this many runs. Each run has its own seed. A time limit would make a slow machine try
+/// fewer seeds.
 const HUNT_RUNS: u64 = 20_000;
 
-/// The number of lives in a run.
+/// Count of lives in a run. A life ends with a crash.
 const LIVES: usize = 4;
 
 fn run(seed: u64, mistake: Option<Mistake>, counts: &mut Counts) -> Result<(), String> {
@@ -30,7 +30,7 @@ fn run(seed: u64, mistake: Option<Mistake>, counts: &mut Counts) -> Result<(), S
     Ok(())
 }
 
-/// Returns the first seed whose run shows the mistake, and a description of what goes wrong.
+/// Returns the first seed that fails because of the mistake, and a description of the failure.
 fn hunt(flaw: Option<Flaw>, mistake: Option<Mistake>) -> Option<(u64, String)> {
     let found = (0..HUNT_RUNS).find_map(|seed| {
         arm(flaw);

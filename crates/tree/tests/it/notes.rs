@@ -1,4 +1,5 @@
-//! The notes and their use, step by step, in the cases in which the algorithms as printed lose an update.
+//! Tests of the monitor's notes and of their use at restart. In the tested cases, the paper's unchanged algorithms lose
+//! an update.
 
 use perdura_base::{Gsn, Pid};
 use perdura_formats::tree_record::{Delta, EndCheckpoint, Writes};
@@ -15,7 +16,7 @@ fn monitor() -> Monitor {
     monitor
 }
 
-/// Writes a page in its current state. `eosl` is the end of the stable log.
+/// Notes a write of a page's current state. `eosl` is the end of the stable log.
 fn write(monitor: &mut Monitor, pid: Pid, eosl: Gsn) {
     let copied = monitor.dirty(pid).expect("a dirty page");
     assert!(monitor.may_write(pid, eosl));
@@ -126,7 +127,7 @@ fn a_checkpoint_ends_when_each_page_that_was_dirty_at_its_begin_is_written() {
     monitor.begin_checkpoint(|| Gsn(2));
     monitor.note(A, Gsn(3));
     monitor.note(B, Gsn(4));
-    // A copy that was made before the redo start does not count for the checkpoint.
+    // A copy made before the redo start does not count as the write that the checkpoint needs.
     monitor.note_written(A, early, Gsn(4));
     assert_eq!(monitor.end_checkpoint(), None);
     assert_eq!(monitor.owed().collect::<Vec<_>>(), [A]);
@@ -148,7 +149,8 @@ fn a_checkpoint_ends_when_each_page_that_was_dirty_at_its_begin_is_written() {
     assert_eq!(table.skips(B, Gsn(4)), None);
 }
 
-/// A copy that was made before the second redo start lacks the changes between copy and redo start.
+/// Tests a copy of a page that was made for a cancelled checkpoint. The page changed after the copy and before the next
+/// checkpoint began. The copy lacks this change, so the next checkpoint must still write the page.
 #[test]
 fn a_copy_that_was_made_for_a_checkpoint_which_was_given_up_pays_for_no_other() {
     let mut monitor = monitor();
@@ -174,8 +176,8 @@ fn a_copy_that_was_made_for_a_checkpoint_which_was_given_up_pays_for_no_other() 
 #[test]
 fn a_restart_notes_what_it_dirties_and_not_what_it_writes() {
     let mut monitor = Monitor::new(Limits::default(), 7, Tells::Deltas);
-    // First a change of structure, then an older operation. The page has changed, although its highest number has
-    // not.
+    // The monitor notes first a change of structure, then an older operation. The page has changed, although its
+    // highest number has not.
     monitor.note(A, Gsn(9));
     let copied = monitor.dirty(A).expect("a dirty page");
     monitor.note(A, Gsn(5));

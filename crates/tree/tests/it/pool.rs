@@ -1,4 +1,5 @@
-//! The pool with few frames. A read returns what was written last, in one thread and in several.
+//! Tests of the pool with few frames. With one thread and with several threads, a pin must return the newest content of
+//! its page.
 
 use crate::counted;
 
@@ -31,7 +32,7 @@ fn what_is_read_is_what_was_last_written_however_few_frames_there_are() {
             let pinned = loop {
                 match pool.pin(Pid(pid)).expect("a page") {
                     Some(pinned) => break pinned,
-                    // All pages are dirty, so the log and the writer must advance.
+                    // All frames hold dirty pages, so the log and the writer must advance.
                     None => {
                         eosl = numbers.load(Ordering::SeqCst);
                         pool.write_step(Gsn(eosl)).expect("a step");

@@ -1,5 +1,5 @@
-//! Pins return the right bytes of pages that were read ahead, whatever happens in between. Such pages occupy no more
-//! than their share of the pool.
+//! Pins of read-ahead pages return the right bytes, whatever happens between read and pin. Read-ahead pages occupy at
+//! most the window's share of the pool.
 
 use crate::counted;
 
@@ -25,7 +25,7 @@ fn pids(pids: impl IntoIterator<Item = u32>) -> Vec<Pid> {
     pids.into_iter().map(Pid).collect()
 }
 
-/// Takes steps as long as they read pages. Returns the number of these steps.
+/// Takes steps until a step reads no page. Returns the number of steps that read pages.
 fn read_all(ahead: &ReadAhead<'_>) -> u64 {
     let steps = std::iter::from_fn(|| (ahead.step() == Step::Read).then_some(1));
     steps.sum()
@@ -98,7 +98,7 @@ fn what_nobody_wants_makes_room_when_redo_reads_for_itself() {
     let pool = pool(file, 16);
     let ahead = ReadAhead::new(&pool, pids([1, 11, 21, 31, 41, 51]));
     assert_eq!((read_all(&ahead), pool.unused_ahead()), (4, 4));
-    // Pages that were read ahead stay, although all frames are taken.
+    // The pages that were read ahead stay in the pool, although all frames are taken.
     (100..112).for_each(|pid| drop(pinned(&pool, pid)));
     assert_eq!((pool.unused_ahead(), pool.counts().evictions), (3, 0));
     assert_eq!(ahead.step(), Step::Read);
@@ -119,7 +119,7 @@ fn nothing_is_evicted_for_it_that_is_dirty_or_pinned_or_was_read_ahead() {
     let ahead = ReadAhead::new(&pool, pids([50, 60]));
     assert_eq!((ahead.step(), ahead.step()), (Step::Read, Step::Later));
     assert_eq!(pool.unused_ahead(), 1);
-    // A page that is needed may take the frame of one that was read ahead.
+    // A pin may evict a page that was read ahead.
     let wanted = pinned(&pool, 70);
     assert_eq!((pool.unused_ahead(), ahead.step()), (0, Step::Later));
     drop(wanted);
@@ -184,7 +184,7 @@ fn a_list_names_each_page_once_where_it_became_dirty_for_good() {
     assert_eq!(table.read_ahead(), pids([2, 4, 1]));
 }
 
-/// Runs one of many interleavings in which pages are read ahead, pinned, changed, written, evicted and replaced.
+/// Runs one random interleaving of read-ahead, pins, changes, writes, evictions and replacements of pages.
 fn run(seed: u64, met: &mut Counts) {
     const PAGES: u32 = 60;
     let mut rng = Rng::with_seed(seed);
@@ -276,8 +276,8 @@ fn pages_that_were_read_ahead_are_what_was_last_written() {
 }
 
 thread_local! {
-    /// The gate of this thread. A read stops there when it has its bytes, reports that, and waits until it may
-    /// continue.
+    /// The gate of this thread. After reading the bytes, a read stops at the gate: it reports to the test and waits for
+    /// the test's reply.
     static GATE: RefCell<Option<(Sender<()>, Receiver<()>)>> = const { RefCell::new(None) };
 }
 
@@ -290,15 +290,15 @@ fn gate(_: Duration) {
     });
 }
 
-/// Makes a pool whose reads stop at the gates of their threads, if these have one.
+/// Makes a pool. If a thread has a gate, its reads of the pool's pages stop at this gate.
 fn gated_pool() -> Pool {
     let clock = Arc::new(SystemClock::new());
     let disk = ModelDisk::new(Arc::new(MemDisk::new()), 0, 2000, clock, gate);
     pool(files_on(&disk, 60), 12)
 }
 
-/// Reads a page ahead. After the bytes are read and before they are in the pool, another thread pins the page,
-/// changes it, and may write and evict it. Returns whether the change is still there.
+/// Reads a page ahead. Between the read and the copy into the pool, another thread pins the page, changes it, and may
+/// write and evict it. Returns whether the change is still there.
 fn meanwhile(seed: u64, flaw: Option<Flaw>) -> bool {
     let mut rng = Rng::with_seed(seed);
     let (writes, evicts) = (rng.bool(), rng.bool());
@@ -324,10 +324,11 @@ fn meanwhile(seed: u64, flaw: Option<Flaw>) -> bool {
             if evicts {
                 (20..50).for_each(|pid| drop(pool.pin(Pid(pid)).expect("a page")));
             }
-            // The test may have stopped waiting.
+            // The receiver may have timed out.
             let _ = has_changed.send(());
         });
-        // The other thread waits while the page is being read ahead, so its change comes afterwards.
+        // The other thread's pin waits while the page is being read ahead, so its change may come only after this
+        // timeout.
         let _ = changed.recv_timeout(Duration::from_millis(20));
         go.send(()).expect("a thread that waits");
     });

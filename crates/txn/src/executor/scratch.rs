@@ -1,5 +1,4 @@
-//! Buffers that a thread keeps between its transactions, and the mark that a transaction is
-//! running.
+//! Buffers that a thread keeps between transactions, and the mark that the thread is running a transaction.
 
 use std::cell::RefCell;
 
@@ -9,7 +8,7 @@ use perdura_heap::{GroupBuilder, Heap, Undo};
 
 use crate::typed::Typed;
 
-/// A thread keeps its buffers between transactions only if they have at most this many bytes.
+/// The maximum size, in bytes, of each buffer that a thread keeps between transactions.
 const SCRATCH_BYTES_MAX: u64 = 1 << 20;
 
 /// The buffers that a thread keeps between its transactions.
@@ -45,8 +44,7 @@ impl Scratch {
 
 /// The transactions of a thread.
 struct PerThread {
-    /// The addresses of the heaps on which this thread is running transactions, the innermost
-    /// transaction last.
+    /// One heap address for each running transaction of this thread. The innermost transaction is last.
     running: Vec<usize>,
     /// Buffers that no running transaction uses.
     scratch: Option<Box<Scratch>>,
@@ -71,9 +69,8 @@ impl Running {
     /// Marks this thread as running a transaction, and takes the thread's buffers.
     ///
     /// # Errors
-    /// [`Error::Usage`] if this thread is already running a transaction on the same heap, also if
-    /// transactions on other heaps are in between. The new transaction could wait for latches that
-    /// the same thread holds.
+    /// [`Error::Usage`] if this thread is already running a transaction on this heap, even if its innermost transaction
+    /// is on another heap. Without this error, the new transaction could wait for latches that this thread holds.
     pub fn begin(heap: &Heap) -> Result<Running> {
         let id = std::ptr::from_ref(heap).addr();
         PER_THREAD.with_borrow_mut(|thread| {

@@ -8,8 +8,8 @@ use perdura_heap::GroupBuilder;
 use super::Ticket;
 use crate::tx::Guards;
 
-/// Follows the order of Algorithm 1 in the paper, step 5 before step 6, which is a mistake. The latches are released
-/// first, and the group is appended only afterwards, perhaps much later.
+/// Releases the latches before the group is appended. The group is appended by the next call, perhaps much later. This
+/// order is a bug. It is the order of Algorithm 1 in the paper (step 5 before step 6).
 #[cold]
 pub(super) fn late_append(
     mut guards: Guards<'_>,

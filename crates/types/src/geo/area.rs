@@ -1,8 +1,7 @@
 //! Distances, and the cells that cover an area.
 //!
-//! The earth is taken to be a ball. A search takes cells about as large as its area: the cell that
-//! contains the centre, and the eight cells around that cell. It leaves out the cells that the area
-//! does not reach.
+//! The earth is taken to be a ball. A search takes cells of about the area's size: the cell with the centre, and the
+//! eight cells around this cell. It leaves out the cells that the area does not reach.
 
 use std::ops::Range;
 
@@ -12,7 +11,7 @@ use super::cell::{Cell, Place, STEPS_MAX, Way};
 const EARTH_RADIUS: f64 = 6_372_797.560_856;
 /// Half of the map's width at the equator, metres.
 const MAP_RADIUS: f64 = 20_037_726.37;
-/// One degree.
+/// One degree, radians.
 const DEGREE: f64 = std::f64::consts::PI / 180.0;
 
 fn radians(degrees: f64) -> f64 {
@@ -23,7 +22,7 @@ fn degrees(radians: f64) -> f64 {
     radians / DEGREE
 }
 
-/// Returns the distance between two places, metres, by the haversine formula.
+/// Returns the distance between two places in metres. It is computed by the haversine formula.
 #[must_use]
 pub fn distance(a: Place, b: Place) -> f64 {
     let v = ((radians(b.longitude) - radians(a.longitude)) / 2.0).sin();
@@ -40,10 +39,10 @@ fn distance_of_latitudes(a: f64, b: f64) -> f64 {
     EARTH_RADIUS * (radians(b) - radians(a)).abs()
 }
 
-/// The form of an area, in the unit of its search.
+/// The form and the size of an area. Lengths are in the unit of the search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Form {
-    /// All places within the radius of the centre.
+    /// All places at most `radius` from the centre.
     Circle {
         /// The radius.
         radius: f64,
@@ -60,24 +59,24 @@ pub enum Form {
 /// An area to be searched.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Search {
-    /// Its centre.
+    /// The centre of the area.
     pub centre: Place,
-    /// Its form, in units.
+    /// The form of the area, with lengths in units.
     pub form: Form,
     /// The length of a unit, metres.
     pub unit: f64,
 }
 
 impl Search {
-    /// Returns the distance of a place from the centre, metres, if it is in the area.
+    /// Returns the distance of a place from the centre, metres; `None` if the place is not in the area.
     #[must_use]
     pub fn distance_to(&self, place: Place) -> Option<f64> {
         let centre = self.centre;
         match self.form {
             Form::Circle { radius } => {
                 let distance = distance(centre, place);
-                // At half of the way around the earth, rounding can make the distance NaN. Such a
-                // place counts as inside.
+                // If a place is half way around the earth, rounding can make the distance NaN. The place then counts as
+                // inside.
                 let outside = distance > radius * self.unit;
                 (!outside).then_some(distance)
             }
@@ -144,8 +143,8 @@ impl Search {
         ]
     }
 
-    /// Returns the greatest number of steps at which nine cells cover the area. The edges of the
-    /// area are checked later.
+    /// Returns the maximum number of halvings (*steps*) with which nine cells still cover the area.
+    /// [`cells`](Self::cells) uses one step less if the cells do not reach the area's edges.
     fn steps(&self) -> u32 {
         let mut reach = match self.form {
             Form::Circle { radius } => radius,
@@ -167,8 +166,7 @@ impl Search {
         steps.saturating_sub(fewer).clamp(1, STEPS_MAX)
     }
 
-    /// Returns the cell of the centre and those around it; `None` for a cell that the area does not
-    /// reach.
+    /// Returns the cell of the centre and the eight cells around it; `None` for a cell that the area does not reach.
     fn cells(&self) -> [Option<Cell>; 9] {
         let [west, south, east, north] = self.bounds();
         let mut steps = self.steps();
@@ -230,8 +228,8 @@ mod tests {
         }
     }
 
-    /// Every place in a circle is in one of the circle's ranges, unless it lies beyond the map's
-    /// edge. The circle may be anywhere, and as large as a quarter of the earth.
+    /// Every place in a circle is in one of the circle's ranges, unless it lies beyond the map's edge. The circle may
+    /// be anywhere. Its size is at most a quarter of the earth.
     #[test]
     fn what_is_in_a_circle_is_in_a_range() {
         let mut rng = fastrand::Rng::with_seed(4);

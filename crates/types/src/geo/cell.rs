@@ -1,16 +1,15 @@
-//! A place as a number, and back.
+//! The conversion of a place into a number, and of a number into a place.
 //!
-//! Longitudes go from -180 to 180 degrees and latitudes from -85.05112878 to 85.05112878, the
-//! square of the web's maps. Each coordinate is written as a share of its span, in a number of bits
-//! (*steps*). The bits of the two coordinates alternate, and the lowest bit is the latitude's. A
-//! coordinate exactly on the upper limit needs one bit more than a cell has. That bit is kept, as
-//! in Redis.
+//! The map is the area of square web maps: longitudes from -180 to 180 degrees, latitudes from -85.05112878 to
+//! 85.05112878 degrees. Each coordinate is written as a fraction of its range, with one bit for each halving (*step*).
+//! The bits of the two coordinates alternate. The lowest bit belongs to the latitude. A coordinate exactly on the upper
+//! limit has one bit more than other coordinates. As in Redis, the number keeps this bit.
 
 /// The greatest longitude, degrees; the least is its opposite.
 pub const LONGITUDE_MAX: f64 = 180.0;
 /// The greatest latitude, degrees; the least is its opposite.
 pub const LATITUDE_MAX: f64 = 85.051_128_78;
-/// The number of times that a score halves the span of each coordinate.
+/// The number of times that the range of a coordinate is halved to make a score.
 pub(super) const STEPS_MAX: u32 = 26;
 
 /// The bits of a cell's number that belong to the longitude.
@@ -44,8 +43,8 @@ impl Place {
         Cell::of(self, &MAP, STEPS_MAX).scores().start
     }
 
-    /// Returns the centre of the cell that a score names, moved to the nearest point of the map if
-    /// it lies outside. A score that names no cell gives a place, too.
+    /// Returns the centre of the cell that a score names. If the centre lies outside the map, returns the nearest point
+    /// of the map. Every score gives a place, even a score that names no cell.
     #[must_use]
     pub fn of_score(score: f64) -> Place {
         let cell = Cell {
@@ -132,7 +131,7 @@ pub(super) struct Cell {
     steps: u32,
 }
 
-/// A direction in which a cell has a neighbour.
+/// The direction of a cell's neighbour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     North,
@@ -142,7 +141,7 @@ pub(super) enum Way {
 }
 
 impl Cell {
-    /// Returns the cell of a place after `steps` halvings of either span.
+    /// Returns the cell of a place after `steps` halvings of each coordinate's range.
     pub(super) fn of_place(place: Place, steps: u32) -> Cell {
         Cell::of(place, &MAP, steps)
     }
@@ -164,15 +163,15 @@ impl Cell {
         }
     }
 
-    /// Returns the neighbouring cell of the same size. Beyond the map's edge, it is the cell at the
-    /// opposite edge.
+    /// Returns the neighbouring cell of equal size. The neighbour across an edge of the map is the cell at the opposite
+    /// edge.
     pub(super) fn neighbour(self, way: Way) -> Cell {
         let lane = match way {
             Way::East | Way::West => EAST_WEST,
             Way::North | Way::South => NORTH_SOUTH,
         };
-        // 1 is added to the bits of one coordinate or subtracted from them. The bits between them
-        // pass the carry on.
+        // 1 is added to the bits of one coordinate or subtracted from them. The bits of the other coordinate, in the
+        // gaps, pass the carry on.
         let inside = u64::MAX >> (64 - 2 * self.steps);
         let (own, gaps) = (self.bits & lane, !lane & inside);
         let moved = match way {
@@ -193,8 +192,8 @@ impl Cell {
     }
 }
 
-/// Converts a score to the whole number of its bits. A score that no place has is converted as C
-/// does it on x86.
+/// Converts a score to the number of its cell. A score that no cell has is converted as C does it
+/// on x86.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn bits_of(score: f64) -> u64 {
     const TWO_63: f64 = 9_223_372_036_854_775_808.0;
@@ -217,7 +216,7 @@ fn spread(part: u32) -> u64 {
     bits
 }
 
-/// Returns every second bit of `bits`, moved together. It undoes [`spread`].
+/// Undoes [`spread`]: takes every second bit of `bits` and moves these bits together.
 fn gather(bits: u64) -> u32 {
     let mut bits = bits & NORTH_SOUTH;
     for (shift, mask) in &GATHERED {
@@ -226,8 +225,8 @@ fn gather(bits: u64) -> u32 {
     u32::try_from(bits).unwrap_or(u32::MAX)
 }
 
-/// The steps that move bits apart, in reverse order. Each is the distance of the move, and a mask
-/// of the bits after it.
+/// The steps that move bits apart, in reverse order. Each has the distance of the move, and a mask of the positions
+/// that bits have after the move.
 const LANES: [(u32, u64); 5] = [
     (1, NORTH_SOUTH),
     (2, 0x3333_3333_3333_3333),
@@ -236,8 +235,8 @@ const LANES: [(u32, u64); 5] = [
     (16, 0x0000_ffff_0000_ffff),
 ];
 
-/// The steps that move bits together. Each is the distance of the move, and a mask of the bits
-/// after it.
+/// The steps that move bits together. Each has the distance of the move, and a mask of the positions that bits have
+/// after the move.
 const GATHERED: [(u32, u64); 5] = [
     (1, LANES[1].1),
     (2, LANES[2].1),

@@ -1,16 +1,15 @@
-//! The nearest or the farthest first.
+//! The order of the found members: the nearest or the farthest first.
 //!
-//! If all members are wanted, a stable sort keeps the order of members at the same distance. If
-//! only some are wanted, a quicksort sorts those and skips the parts which cannot contain them. It
-//! may change the order of members at the same distance. Its choice of pivots decides how, so the
-//! pivots are chosen as in Redis.
+//! If all members are wanted, a stable sort keeps the order of members at equal distance. If only some are wanted, a
+//! quicksort sorts only the parts that contain them. The quicksort may change the order of members at equal distance.
+//! That order depends on the pivots, so the pivots are chosen as in Redis.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::Found;
 
-/// The end of the order from which members are returned.
+/// The order of the returned members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum First {
     /// The members nearest to the centre come first.
@@ -19,7 +18,7 @@ pub enum First {
     Farthest,
 }
 
-/// Puts the first `wanted` members in order.
+/// Sorts `found` until at least the first `wanted` members are in place.
 pub fn sort(found: &mut [Found<'_>], first: First, wanted: usize) {
     let compare = |a: &Found<'_>, b: &Found<'_>| match first {
         First::Nearest => a.distance.total_cmp(&b.distance),
@@ -37,10 +36,11 @@ const FEW: usize = 7;
 /// With more items than this, the pivot is a median of nine items.
 const MANY: usize = 40;
 
-/// Puts the first `wanted` items in order.
+/// Sorts `items` until at least the first `wanted` items are in place.
 fn sort_some<T>(items: &mut [T], wanted: usize, compare: &impl Fn(&T, &T) -> Ordering) {
-    // `parts` has the parts that are not in order yet. Items that were chosen to defeat the pivots
-    // divide into more levels than `levels_max`. Those parts are sorted by another algorithm.
+    // `parts` has the parts that are not in order yet, each with its level of division. Items that were chosen to
+    // defeat the pivots divide into more levels than `levels_max`. Parts beyond that level are sorted by the standard
+    // library.
     let levels_max = 4 * (items.len().max(1).ilog2() + 2);
     let mut parts = vec![(0..items.len(), 0)];
     while let Some((part, level)) = parts.pop() {
@@ -83,8 +83,8 @@ fn divide<T>(
     let len = items.len();
     let pivot = pivot(items, compare);
     items.swap(0, pivot);
-    // Items before `equal` and behind `equal_back` are equal to the pivot. Items from `equal` to
-    // before `low` are less, and items from behind `high` to `equal_back` are greater.
+    // From front to back, the items are: equal to the pivot (before `equal`), less (before `low`), not compared yet (up
+    // to `high`), greater (up to `equal_back`), equal.
     let (mut equal, mut low, mut high, mut equal_back) = (1, 1, len - 1, len - 1);
     loop {
         while low <= high {
@@ -131,8 +131,8 @@ fn exchange<T>(items: &mut [T], a: usize, b: usize, count: usize) {
     }
 }
 
-/// Returns the index of the pivot: the middle item, the median of three items, or the median of
-/// three such medians.
+/// Returns the index of the pivot. For [`FEW`] items, it is the middle item. For at most [`MANY`] items, it is the
+/// median of three items, and otherwise the median of three such medians.
 fn pivot<T>(items: &[T], compare: &impl Fn(&T, &T) -> Ordering) -> usize {
     let last = items.len() - 1;
     let median = |a: usize, b: usize, c: usize| {

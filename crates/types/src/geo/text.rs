@@ -1,6 +1,6 @@
 //! Coordinates and distances in digits, in the forms of Redis.
 
-/// Appends a coordinate: 17 digits behind the point, without zeros at the end.
+/// Appends a coordinate: 17 digits after the point, without zeros at the end.
 pub fn push_coordinate(out: &mut Vec<u8>, degrees: f64) {
     let text = format!("{degrees:.17}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -8,8 +8,8 @@ pub fn push_coordinate(out: &mut Vec<u8>, degrees: f64) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Appends a distance with four digits behind the point, rounded, halves to even. A distance that
-/// is too large or not a number is written as the least 64-bit integer is.
+/// Appends a distance with four digits after the point, rounded half to even. If the distance is too large or not a
+/// number, appends `i64::MIN` divided by 10,000.
 pub fn push_distance(out: &mut Vec<u8>, distance: f64) {
     const TWO_63: f64 = 9_223_372_036_854_775_808.0;
     let scaled = (distance * 10_000.0).round_ties_even();

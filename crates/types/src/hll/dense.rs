@@ -11,7 +11,7 @@ pub const BYTES: usize = HEAD_BYTES + REGISTERS / 4 * GROUP_BYTES;
 pub const GROUP_BYTES: usize = 3;
 
 /// Returns the offset of the three bytes that contain a register, and the index of the register's
-/// first bit in them.
+/// lowest bit in these three bytes.
 fn place(register: usize) -> (usize, usize) {
     debug_assert!(register < REGISTERS, "an element has one of the registers");
     (HEAD_BYTES + register / 4 * GROUP_BYTES, register % 4 * 6)
@@ -22,8 +22,8 @@ fn group(bytes: &[u8], at: usize) -> u32 {
     byte(0) | byte(1) << 8 | byte(2) << 16
 }
 
-/// Raises a register to a value. Returns the offset of the changed bytes; `None` if the register
-/// was already as great.
+/// Raises a register to a value. Returns the offset of the changed bytes; `None` if the register already had this value
+/// or a greater one.
 pub(super) fn raise(bytes: &mut Cow<'_, [u8]>, register: usize, value: u8) -> Option<usize> {
     let (at, shift) = place(register);
     let group = group(bytes, at);

@@ -1,18 +1,18 @@
-//! Computes a count from the registers.
+//! The estimate of the number of elements, from the registers.
 //!
 //! # Source
 //! O. Ertl, arXiv:1702.01284, section 4: the improved raw estimator, algorithm 6.
 
 use super::REGISTERS;
 
-/// The number of bits of a hash that do not choose a register.
+/// Count of a hash's bits that do not choose a register.
 const RUN_BITS: usize = 50;
 /// 1 / (2 ln 2), with as many digits as in Redis.
 #[allow(clippy::excessive_precision)]
 const ALPHA: f64 = 0.721_347_520_444_481_703_680;
 
-/// Returns the estimate for a histogram of register values. If the estimate is infinite or too
-/// large, it is `1 << 63`: the bits of the least integer, to which C converts it.
+/// Returns the estimate for a histogram of register values. An estimate that is infinite or too large becomes
+/// `1 << 63`, as in C: these are the bits of the least integer.
 pub(super) fn count(histogram: &[u64; 64]) -> u64 {
     const TWO_63: f64 = 9_223_372_036_854_775_808.0;
     #[allow(clippy::cast_precision_loss)] // at most 16,384

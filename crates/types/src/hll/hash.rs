@@ -1,4 +1,5 @@
-//! An element's register and its run of zeros: MurmurHash64A by Austin Appleby, read little endian.
+//! The register that an element's hash chooses, and the run of zeros in the rest of the hash. The hash is MurmurHash64A
+//! by Austin Appleby. It reads little-endian words.
 
 use super::REGISTERS;
 
@@ -24,8 +25,8 @@ fn hash(bytes: &[u8]) -> u64 {
     hash ^ (hash >> SHIFT)
 }
 
-/// Returns the register of an element, and the position of the first set bit among the other 50
-/// bits of its hash. Positions count from 1. The position is 51 if no bit is set.
+/// Returns the register of an element, and the position of the first set bit among the hash's remaining 50 bits.
+/// Positions count from 1. The position is 51 if no bit is set.
 pub(super) fn register(element: &[u8]) -> (usize, u8) {
     let hash = hash(element);
     let index_bits = REGISTERS.trailing_zeros();

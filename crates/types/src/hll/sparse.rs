@@ -1,4 +1,4 @@
-//! A sketch as runs of registers that have the same value, used while most registers are empty.
+//! A sketch as runs of registers with equal values, used while most registers are empty.
 //!
 //! | byte | run |
 //! |---|---|
@@ -6,20 +6,20 @@
 //! | `01nnnnnn nnnnnnnn` | n + 1 empty registers |
 //! | `1vvvvvnn` | n + 1 registers of value v + 1 |
 //!
-//! Raising a register divides its run into up to three runs. Then neighbouring runs of the same
-//! value are joined. If a string ends after the first byte of a two-byte run, the second byte is
-//! taken to be zero.
+//! Raising a register divides its run into up to three runs. Then neighbouring runs with equal values are joined,
+//! except runs of empty registers. If a string ends after the first byte of a two-byte run, the second byte is taken to
+//! be zero.
 
 use super::{Damaged, HEAD_BYTES, REGISTERS, outdate};
 use std::borrow::Cow;
 
 /// The greatest value of a run.
 const VALUE_MAX: u8 = 32;
-/// The most registers of a run that has a value.
+/// The maximum number of registers in a run whose registers are not empty.
 const VALUES_MAX: usize = 4;
-/// The most empty registers of a one-byte run.
+/// The maximum number of empty registers in a one-byte run.
 const ZEROS_MAX: usize = 64;
-/// The number of runs, from the divided run on, that are joined where possible.
+/// The maximum number of steps in one call of [`join`]. Each step joins two runs or proceeds to the next run.
 const JOINED_MAX: usize = 5;
 
 /// One run.
@@ -93,7 +93,7 @@ fn values(value: u8, len: usize) -> u8 {
     0x80 | (value - 1) << 2 | (len - 1).to_le_bytes()[0]
 }
 
-/// Calls `each` with the number and the value of every register that is not empty.
+/// Calls `each` with the index and the value of every register that is not empty.
 pub(super) fn visit(bytes: &[u8], mut each: impl FnMut(usize, u8)) -> Result<(), Damaged> {
     let mut first = 0;
     for run in runs(bytes) {
@@ -123,7 +123,7 @@ pub(super) fn histogram(bytes: &[u8]) -> Result<[u64; 64], Damaged> {
 /// The result of raising a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Raised {
-    /// The register now has at least the wanted value. True if its value was raised.
+    /// The register now has at least the wanted value. The flag is true if this call raised the register.
     Done(bool),
     /// The sketch has to become dense first. Nothing was changed.
     TooLong,
@@ -182,7 +182,8 @@ pub(super) fn raise(
     Ok(Raised::Done(true))
 }
 
-/// Joins neighbouring runs of the same value, beginning with the run at offset `at`.
+/// Joins neighbouring runs with equal values. The first run to be joined is at offset `at`. Runs of empty registers are
+/// not joined.
 fn join(bytes: &mut Vec<u8>, mut at: usize) {
     debug_assert!(at >= HEAD_BYTES, "runs begin behind the head");
     for _ in 0..JOINED_MAX {

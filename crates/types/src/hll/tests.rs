@@ -28,7 +28,7 @@ fn counts_are_near_the_truth_and_the_form_does_not_matter() {
     self_test(77, SPARSE_MAX).expect("nothing wrong");
 }
 
-/// The expected bytes are those that GET returns in Redis 7.0.15 after `PFADD h a b c`.
+/// The expected bytes are the result of GET in Redis 7.0.15 after `PFADD h a b c`.
 #[test]
 fn strings_are_those_of_redis() {
     let mut bytes = Cow::Owned(empty());
@@ -47,7 +47,7 @@ fn strings_are_those_of_redis() {
     assert_eq!(known(&bytes), None);
 }
 
-/// Compares both forms with an array whose registers are raised one by one.
+/// Compares the two forms with an array. The array's registers are raised one by one.
 #[test]
 fn registers_hold_the_greatest_of_their_values_in_either_form() {
     let mut rng = fastrand::Rng::with_seed(21);
@@ -129,8 +129,8 @@ fn a_count_that_is_no_number_has_the_bits_of_the_least_integer() {
     assert_eq!(count(&full), Ok(1 << 63));
 }
 
-/// A damaged string is either refused or read, wherever the damage is. A change of such a string
-/// succeeds or leaves it as it was.
+/// A count of a damaged string fails exactly if the string does not have 16,384 registers. If a register of such a
+/// string cannot be raised, the string stays unchanged. Nothing panics.
 #[test]
 fn damage_is_refused_and_never_a_panic() {
     let mut rng = fastrand::Rng::with_seed(22);

@@ -5,9 +5,9 @@ use std::ops::Deref;
 use super::CELL_BYTES_MAX;
 use crate::number::{parse_i64, push_digits};
 
-/// Leads from this one on are small integers without further bytes.
+/// The lowest lead (first byte of a cell) that encodes a small integer by itself, without further bytes.
 const INLINE: u8 = 73;
-/// A lead up to this one is the length of a text that follows.
+/// The greatest lead that is the length of a text. The text follows the lead.
 const TEXT_MAX: u8 = 64;
 
 /// The contents of a cell. An integer can be read as text, too: its digits are made when the cell
@@ -16,7 +16,7 @@ const TEXT_MAX: u8 = 64;
 pub enum Cell<'a> {
     /// A text, borrowed from the packed bytes.
     Text(&'a [u8]),
-    /// An integer, an array whose end has its digits, and the index of the first digit.
+    /// An integer, an array with the integer's digits at the array's end, and the index of the first digit.
     Integer(i64, [u8; 20], usize),
 }
 
@@ -54,7 +54,7 @@ impl<'a> Cell<'a> {
     /// Returns the score in a score cell.
     pub(super) fn score(&self) -> f64 {
         match self {
-            #[allow(clippy::cast_precision_loss)] // whole numbers up to 2^53 only are packed so
+            #[allow(clippy::cast_precision_loss)] // an integer of at most 2^53
             Cell::Integer(value, ..) => *value as f64,
             Cell::Text(bytes) => {
                 let mut raw = [0; 8];
@@ -64,7 +64,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Returns the cell at an offset, and the offset behind that cell.
+    /// Returns the cell at an offset, and the offset after the cell.
     pub(super) fn read(bytes: &'a [u8], at: usize) -> Option<(Cell<'a>, usize)> {
         let lead = *bytes.get(at)?;
         let end = at + cell_bytes(lead);
@@ -84,7 +84,7 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// Returns the length of a cell that begins with `lead`, bytes, the lead included.
+/// Returns the length of a cell that begins with `lead`, bytes. The length includes the lead.
 pub(super) fn cell_bytes(lead: u8) -> usize {
     usize::from(match lead {
         0..=TEXT_MAX => lead + 1,
@@ -132,7 +132,7 @@ fn put_integer(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&value.to_le_bytes()[..bytes]);
 }
 
-/// A text in its packed form, which is compared with packed cells.
+/// A text in packed form, for comparison with packed cells.
 pub(super) struct Needle {
     bytes: [u8; CELL_BYTES_MAX + 1],
     len: usize,

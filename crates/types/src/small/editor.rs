@@ -1,4 +1,4 @@
-//! Changes a packed collection in place, as far as its limits allow.
+//! Changes a packed collection in place, within the limits for packed collections.
 
 use std::ops::Range;
 
@@ -46,8 +46,8 @@ impl New<'_> {
     }
 }
 
-/// A packed collection that is being changed. If a method returns `false`, the collection would
-/// have become too large to stay small, and the method has changed nothing.
+/// A packed collection that is being changed. A method that returns `false` has changed nothing, because the changed
+/// collection would be too large to stay packed.
 #[derive(Debug, Clone)]
 pub struct Editor {
     packed: Packed<'static>,
@@ -105,8 +105,8 @@ impl Editor {
         );
         if let Some(new) = new {
             debug_assert!(new.fits(self.packed.shape), "another type's element");
-            // The element is packed behind the others and then rotated to its place, so that no
-            // second buffer is needed.
+            // The element is packed after the last element and then rotated to its place. So no second buffer is
+            // needed.
             if !new.put(bytes) || bytes.len() - gone > BYTES_MAX {
                 bytes.truncate(len);
                 return false;

@@ -1,9 +1,8 @@
-//! Checks of whether a packed collection may take an element, by the limits of its transaction.
+//! Checks of a transaction's limits before an element is put in a packed collection.
 //!
-//! The limits are checked where Redis checks them: for a hash, at every write of a field, and for
-//! other types, only when an element is added. So after a limit is lowered, a larger collection is
-//! turned into rows at the next write that checks the limit. Raising a limit does not turn rows
-//! into a packed collection.
+//! A hash is checked at every write of a field. Other types are checked only when an element is added, as in Redis. If
+//! a limit is lowered, a collection above the new limit stays packed until the next check, which turns it into rows.
+//! Raising a limit does not turn rows into a packed collection.
 
 use perdura_txn::{Packing, Shape};
 
@@ -36,7 +35,7 @@ pub(crate) fn may_join_set(
     }
 }
 
-/// Returns whether a field of a packed hash may get another value.
+/// Returns whether a field of a packed hash may get a new value.
 pub(crate) fn may_change(packed: &Packed<'_>, new: New<'_>, packing: Packing) -> bool {
     packed.len() <= usize::from(packing.hash_entries)
         && longest(new) <= usize::from(packing.hash_bytes)

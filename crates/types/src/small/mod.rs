@@ -1,21 +1,19 @@
 //! The packed form of a small collection, which lies in the row of its key.
 //!
 //! # Why this way
-//! * **One form for each text.** A text that is written as an integer is written is packed as an
-//!   integer, in the fewest bytes. So a field is found by comparing packed bytes, without unpacking
-//!   any.
-//! * **Small changes stay small in the log**, which records only those bytes of a page that differ.
-//!   An element is replaced at its place, and a new one is put last if the order allows it.
+//! * **One form for each text.** A text that is an integer in its decimal form is packed as an integer, in the fewest
+//!   bytes. So a field is found by comparing packed bytes, without unpacking any.
+//! * **Small changes stay small in the log**, which records only the changed bytes of a page. An element is replaced in
+//!   place, and a new element is put last if the order allows it.
 //! * **A score** is an integer cell if it is a whole number up to 2^53, and otherwise the eight
 //!   bytes of its float. A text of eight bytes is never read as a score, because scores are only
 //!   read from the second cell.
 //!
 //! # Invariants
-//! At most [`BYTES_MAX`] bytes in all, [`COUNT_MAX`] elements, and [`CELL_BYTES_MAX`] bytes of text
-//! in a cell. [`Editor`] refuses an element that would exceed these limits, and its caller then
-//! turns the collection into rows. A transaction may have lower limits
-//! ([`Packing`](perdura_txn::Packing)). Those are checked where an element is put, not here. The
-//! bytes of a row are checked once, by [`Packed::parse`].
+//! A packed collection has at most [`BYTES_MAX`] bytes and [`COUNT_MAX`] elements. The text in a cell has at most
+//! [`CELL_BYTES_MAX`] bytes. [`Editor`] refuses an element that would exceed these limits, and the editor's caller then
+//! turns the collection into rows. A transaction may have lower limits ([`Packing`](perdura_txn::Packing)). The lower
+//! limits are checked where an element is put, not here. The bytes of a row are checked once, by [`Packed::parse`].
 //!
 //! # Format
 #![doc = include_str!("../../../../docs/formats/small.md")]
@@ -32,26 +30,26 @@ pub use editor::{Editor, New};
 pub(crate) use limits::{may_change, may_join, may_join_set};
 use perdura_txn::Shape;
 
-/// The most bytes of a packed collection.
+/// The maximum length of a packed collection, bytes.
 pub const BYTES_MAX: usize = 2304;
-/// The most elements of a packed collection.
+/// The maximum number of elements of a packed collection.
 pub const COUNT_MAX: u8 = 128;
-/// The most bytes of text in one cell.
+/// The maximum length of the text in one cell, bytes.
 pub const CELL_BYTES_MAX: usize = 64;
 
-/// A packed collection whose bytes have been checked.
+/// A packed collection with checked bytes.
 #[derive(Debug, Clone)]
 pub struct Packed<'a> {
     bytes: Cow<'a, [u8]>,
     shape: Shape,
 }
 
-/// One element and where it lies.
+/// One element and its position.
 #[derive(Debug, Clone, Copy)]
 pub struct Element<'a> {
-    /// The offset of its first byte.
+    /// The offset of the element's first byte.
     pub start: usize,
-    /// The offset behind its last byte.
+    /// The offset after the element's last byte.
     pub end: usize,
     /// The field, member or item.
     pub key: Cell<'a>,
@@ -68,7 +66,7 @@ impl Element<'_> {
 }
 
 impl<'a> Packed<'a> {
-    /// Parses a packed collection; `None` if the bytes are not one.
+    /// Parses a packed collection; `None` if the bytes are malformed.
     #[must_use]
     pub fn parse(bytes: impl Into<Cow<'a, [u8]>>, shape: Shape) -> Option<Packed<'a>> {
         let bytes = bytes.into();
@@ -96,7 +94,7 @@ impl<'a> Packed<'a> {
         usize::from(self.bytes[0])
     }
 
-    /// Returns whether it has no elements.
+    /// Returns whether the collection has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -108,7 +106,7 @@ impl<'a> Packed<'a> {
         &self.bytes
     }
 
-    /// Returns its shape.
+    /// Returns the collection's shape.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape

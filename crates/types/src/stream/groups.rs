@@ -33,7 +33,7 @@ impl Stream<'_> {
         groups.collect()
     }
 
-    /// Returns the consumer of a group that has this name, if there is one.
+    /// Returns the consumer with this name in a group, if there is one.
     ///
     /// # Errors
     /// The stream is damaged.
@@ -46,7 +46,7 @@ impl Stream<'_> {
         self.consumer_of(group.number, number).map(Some)
     }
 
-    /// Returns the consumer of a group that has this number.
+    /// Returns the consumer with this number in a group.
     pub(super) fn consumer_of(&self, group: u32, number: u32) -> Result<Consumer, Fault> {
         let row = self.rows.get(&rows::consumer(group, number));
         let consumer = row.and_then(|row| Consumer::decode(&row.value()));
@@ -83,8 +83,8 @@ impl Writing {
         self.put(tx, &rows::group(name), &group.encode())
     }
 
-    /// Makes a group whose name no other group has. It counts as having read the entries up to the
-    /// id `last`, which are `read` entries.
+    /// Makes a group with an unused name. The new group counts as having read all entries up to the id `last`. `read`
+    /// is the number of these entries, if known.
     ///
     /// # Errors
     /// An abort, which the caller must pass on.
@@ -107,7 +107,7 @@ impl Writing {
         Ok(group)
     }
 
-    /// Removes a group with its consumers and its pending entries.
+    /// Removes a group with all consumers and pending entries.
     ///
     /// # Errors
     /// An abort, which the caller must pass on.
@@ -120,7 +120,7 @@ impl Writing {
         self.remove(tx, &rows::group(name)).map(drop)
     }
 
-    /// Removes the rows whose names begin with `prefix`. Returns their number.
+    /// Removes the rows with names that begin with `prefix`. Returns the number of removed rows.
     fn remove_all(&self, tx: &mut Tx<'_>, prefix: &[u8]) -> Result<u64, Fault> {
         let names: Vec<Vec<u8>> = {
             let stream = self.stream(tx)?;
@@ -133,8 +133,7 @@ impl Writing {
         Ok(to_u64(names.len()))
     }
 
-    /// Makes a consumer whose name no other consumer of the group has. The caller must write the
-    /// group.
+    /// Makes a consumer with a name that is unused in the group. The caller must write the group.
     ///
     /// # Errors
     /// An abort, which the caller must pass on.

@@ -14,7 +14,7 @@ pub struct Id {
 }
 
 impl Id {
-    /// The least id, which no entry has.
+    /// The lowest id, which no entry has.
     pub const MIN: Id = Id { ms: 0, seq: 0 };
     /// The greatest id.
     pub const MAX: Id = Id {
@@ -22,7 +22,7 @@ impl Id {
         seq: u64::MAX,
     };
 
-    /// Reads `ms` or `ms-seq`. If the text has no `-seq`, the id gets `seq`.
+    /// Reads `ms` or `ms-seq`. If the text has no `-seq`, the id gets the argument `seq`.
     #[must_use]
     pub fn parse(text: &[u8], seq: u64) -> Option<Id> {
         let dash = text.iter().position(|byte| *byte == b'-');
@@ -62,7 +62,7 @@ impl Id {
         }
     }
 
-    /// Returns the bytes of the id in names of rows. They sort as the ids do.
+    /// Returns the bytes that encode the id in the names of rows. The bytes sort as the ids do.
     #[must_use]
     pub fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];

@@ -1,21 +1,22 @@
-//! The numbers of entries that a group has read and has not read, as Redis 7.0 estimates them. They are exact unless
-//! entries were deleted from the middle.
+//! Two counts for a group, estimated as in Redis 7.0: the entries that it has read, and those that it has not read. The
+//! counts are exact unless entries were deleted from the middle of the stream.
 
 use super::{Group, Head, Id};
 
 impl Head {
-    /// Returns whether no entry behind the stream's first entry was deleted by name.
+    /// Returns whether all entries deleted by id came before the stream's first entry. Trimming does not count as
+    /// deleting.
     fn is_dense(&self) -> bool {
         self.deleted_max == Id::MIN || self.deleted_max < self.first
     }
 
-    /// Returns whether an entry behind this id may have been deleted by name.
+    /// Returns whether a command may have deleted the entry `id` or a later entry. Trimming does not count as deleting.
     #[must_use]
     pub fn has_gap_behind(&self, id: Id) -> bool {
         self.length > 0 && !self.is_dense() && id <= self.deleted_max
     }
 
-    /// Returns the number of entries that were added up to this id, deleted ones included; `None` if it is not known.
+    /// Returns the number of entries added up to this id, deleted entries included; `None` if the number is unknown.
     #[must_use]
     pub fn added_up_to(&self, id: Id) -> Option<u64> {
         if self.added == 0 {
@@ -35,8 +36,8 @@ impl Head {
         }
     }
 
-    /// Returns the number of entries that a group has not read; `None` if it is not known. It is negative if a client
-    /// has set the number of read entries higher than the number of added ones.
+    /// Returns the number of entries that a group has not read; `None` if it is not known. The number is negative if a
+    /// client has set the number of read entries higher than the number of added entries.
     #[must_use]
     pub fn lag(&self, group: &Group) -> Option<i64> {
         let read = match group.read {
@@ -47,7 +48,8 @@ impl Head {
         read.map(|read| self.added.wrapping_sub(read).cast_signed())
     }
 
-    /// Notes that a group has delivered the entry with this id, which is behind all that it had delivered.
+    /// Records that a group has delivered the entry `id`. All entries that the group delivered earlier must have
+    /// smaller ids.
     pub fn delivered(&self, group: &mut Group, id: Id) {
         assert!(id > group.last, "groups go forward");
         match group.read {

@@ -1,10 +1,9 @@
-//! Streams: entries in the order of their ids, and groups of consumers that have read some of them.
+//! Streams: entries in the order of ids, and groups of consumers that have read some entries.
 //!
-//! A stream is a collection of rows that are sorted by their names (docs/formats/stream.md). Each
-//! row of a *node* has several entries. Each group and each consumer has a row. Each entry that was
-//! delivered and is not acknowledged has two rows. So a command logs only its own changes, whatever
-//! the stream's length. A stream has no small form. It may be empty, because its head always
-//! exists.
+//! A stream is a collection of rows sorted by name (docs/formats/stream.md). A *node* is a row with several entries.
+//! Each group and each consumer has a row. Each pending entry (delivered, not acknowledged) has two rows. So a command
+//! logs only its own changes, whatever the stream's length. A stream has no small form. It may be empty, because its
+//! head always exists.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -75,7 +74,7 @@ fn damaged(expected: &str) -> Fault {
     ))
 }
 
-/// Returns the least name that is greater than all names that begin with `prefix`.
+/// Returns the least name after all names that begin with `prefix`.
 fn behind(prefix: &[u8]) -> rows::Name {
     let last = prefix.iter().rposition(|byte| *byte < u8::MAX);
     let last = last.expect("the kind of a row is not the greatest byte");
@@ -113,20 +112,20 @@ impl<'a> Stream<'a> {
         self.rows.len() - self.first_node()
     }
 
-    /// Returns the rank of the first node.
+    /// Returns the first node's rank among all rows of the stream.
     fn first_node(&self) -> u64 {
         self.rows.names_before(&[rows::NODE])
     }
 
-    /// Returns the number of rows whose name is `name` or sorts before it.
+    /// Returns the number of rows whose names are less than or equal to `name`.
     fn names_up_to(&self, name: &[u8]) -> u64 {
         let mut next = rows::Name::from_slice(name);
         next.push(0);
         self.rows.names_before(&next)
     }
 
-    /// Returns the rank of the node that has the entry with this id. If there is no such entry, it
-    /// is the rank of a node beside the place where the entry would be.
+    /// Returns the rank of the node that has the entry with this id. If no node has the entry, returns the rank of a
+    /// node next to the place where the entry would be.
     fn node_of(&self, id: Id) -> u64 {
         let behind = self.names_up_to(&rows::node(id));
         // The row before may belong to a pending entry.
@@ -136,8 +135,8 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Passes the entries between two ids, both included, to `f` until `f` returns false. The ids
-    /// ascend, or descend if `reverse`.
+    /// Passes the entries between two ids, inclusive, to `f` until `f` returns false. The ids ascend, or descend if
+    /// `reverse`.
     ///
     /// # Errors
     /// The stream is damaged, or `f` returned an error.
@@ -193,7 +192,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Returns an upper bound on the number of entries from one id to another, both included.
+    /// Returns an upper bound on the number of entries between two ids, inclusive.
     #[must_use]
     pub fn at_most(&self, from: Id, to: Id) -> u64 {
         if from > to || self.head.length == 0 {
@@ -242,7 +241,7 @@ impl<'a> Stream<'a> {
         Ok(found)
     }
 
-    /// Returns the rows whose names begin with `prefix`.
+    /// Returns the rows with names that begin with `prefix`.
     fn with_prefix(&self, prefix: &[u8]) -> impl DoubleEndedIterator<Item = RowRef<'a>> + use<'a> {
         let from = self.rows.names_before(prefix);
         let to = self.rows.names_before(&behind(prefix));

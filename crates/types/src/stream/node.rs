@@ -1,8 +1,8 @@
 //! A node: some neighbouring entries in one row, packed (docs/formats/stream.md).
 //!
-//! The row's name has the id of the first entry that was added to the node. A deleted entry is marked and stays where
-//! it is, so a deletion changes a byte or two and moves nothing. The value has free bytes behind its entries, so
-//! appending an entry changes only some of those.
+//! The row's name has the id of the first entry added to the node. A deleted entry is marked and stays where it is, so
+//! a deletion changes a byte or two and moves nothing. The value has free bytes after the entries. Appending an entry
+//! changes only some of these bytes and the head.
 
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::flaw::{Flaw, armed};
@@ -12,14 +12,14 @@ use super::id::Id;
 use crate::number::parse_i64;
 use crate::small::Cell;
 
-/// The most entries of a node, deleted ones included, as in Redis.
+/// The maximum number of entries in a node, deleted entries included, as in Redis.
 pub const NODE_ENTRIES_MAX: u16 = 100;
-/// The values of nodes have these lengths, with which their rows fill their slots. A single longer entry has a longer
-/// value.
+/// The usual lengths of a node's value, in bytes. A row with a value of one of these lengths fills its slot. An entry
+/// that does not fit in the greatest length has a node with a longer value, and no other entry joins it.
 pub const NODE_BYTES: [usize; 5] = [120, 248, 488, 968, 1888];
 
-/// Returns the greatest length of a node's value if an entry takes `entry_bytes`. Each write copies the node and
-/// searches it for changes. Therefore nodes of small entries are shorter, as long as eight entries fit.
+/// Returns the greatest length to which a node's value may grow if each entry takes `entry_bytes`. Each write copies
+/// the node and searches it for changes. Therefore the node stays shorter if the shorter length fits eight entries.
 fn longest(entry_bytes: usize) -> usize {
     match entry_bytes.saturating_mul(8) <= NODE_BYTES[3] {
         true => NODE_BYTES[3],
@@ -31,16 +31,16 @@ fn longest(entry_bytes: usize) -> usize {
 const HEAD_BYTES: usize = 8;
 /// The flag of a deleted entry.
 const DELETED: u8 = 1;
-/// The flag of an entry that has the same fields as the node's first entry, and so does not store their names.
+/// The flag of an entry that has the field names of the node's first entry, and so does not store names.
 const SAME_FIELDS: u8 = 2;
 
-/// A lead up to this one is the length of a text that follows.
+/// The greatest lead (first byte of a packed text) that is the length of a text. The text follows the lead.
 const SHORT_MAX: u8 = 127;
 /// The lead of a longer text. The length follows the lead.
 const LONG: u8 = 128;
-/// Leads above [`LONG`] and up to this one are those of integers of one to eight bytes.
+/// The greatest lead of an integer of one to eight bytes. The least lead of these integers is above [`LONG`].
 const WIDE_MAX: u8 = 136;
-/// Leads from this one on are small integers without further bytes.
+/// The lowest lead that encodes a small integer by itself, without further bytes.
 const INLINE: u8 = 137;
 
 fn put_text(out: &mut Vec<u8>, text: &[u8]) {
@@ -134,8 +134,8 @@ impl<'n> Node<'n> {
         u64::from(self.live)
     }
 
-    /// Returns the entries in their order, without deleted ones. The iterator ends early if the node is damaged,
-    /// which [`is_whole`](Self::is_whole) detects.
+    /// Returns the entries in order, without deleted entries. The iterator ends early if the node is damaged, which
+    /// [`is_whole`](Self::is_whole) detects.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'n>> + use<'n> {
         let node = *self;
         let mut at = self.entries_at;
@@ -150,7 +150,7 @@ impl<'n> Node<'n> {
         })
     }
 
-    /// Returns whether all entries parse, and whether the node has as many as its head says.
+    /// Returns whether all entries parse, the ids ascend, and the head's count of entries is right.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let (mut at, mut live) = (self.entries_at, 0);
@@ -211,19 +211,19 @@ pub struct Entry<'n> {
 }
 
 impl<'n> Entry<'n> {
-    /// Returns the number of its fields.
+    /// Returns the number of fields of the entry.
     #[must_use]
     pub fn len(&self) -> usize {
         to_usize(self.len)
     }
 
-    /// Returns whether it has no fields. No command adds such an entry.
+    /// Returns whether the entry has no fields. No command adds an entry without fields.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns its fields with their values.
+    /// Returns the fields of the entry with their values.
     pub fn pairs(&self) -> impl Iterator<Item = (Cell<'n>, Cell<'n>)> + use<'n> {
         let mut values = Reader::new(self.used.get(self.pairs_at..).unwrap_or(&[]));
         let mut names = Reader::new(self.used.get(HEAD_BYTES..).unwrap_or(&[]));
@@ -240,8 +240,8 @@ impl<'n> Entry<'n> {
     }
 }
 
-/// Returns the value of a new node with one entry and room for more. `is_first` is true for a stream's only node,
-/// which begins with little room.
+/// Returns the value of a new node with one entry and room for more. `is_first` is true if the stream has no other
+/// node. In that case the room for more entries is small.
 #[must_use]
 pub fn new_node(fields: &[&[u8]], is_first: bool) -> Vec<u8> {
     assert!(fields.len().is_multiple_of(2), "fields and values by turns");
@@ -317,7 +317,7 @@ pub fn delete(value: &mut [u8], base: Id, id: Id) -> Option<u64> {
     Some(u64::from(live))
 }
 
-/// Marks the first `count` entries as deleted. The node must have more than `count`.
+/// Marks the first `count` entries as deleted. The node must have more than `count` entries.
 pub fn delete_first(value: &mut [u8], base: Id, count: u64) {
     let Some(node) = Node::parse(base, value) else {
         return;

@@ -1,7 +1,7 @@
-//! Entries that were delivered and are not acknowledged.
+//! Pending entries: delivered and not acknowledged.
 //!
-//! Each pending entry has two rows. The one in its group has a value, which names the consumer. The
-//! one of its consumer has a name but no value.
+//! Each pending entry has two rows. The group's row has a value, which names the consumer. The consumer's row has a
+//! name but no value.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -26,8 +26,8 @@ impl Stream<'_> {
         pending.map(Some).ok_or_else(|| damaged("a pending entry"))
     }
 
-    /// Passes the pending entries of a group between two ids, both included, to `f` until `f`
-    /// returns false.
+    /// Passes the pending entries of a group between two ids, inclusive, to `f` until `f` returns false. The ids
+    /// ascend, or descend if `reverse`.
     ///
     /// # Errors
     /// The stream is damaged, or `f` returned an error.
@@ -83,7 +83,7 @@ impl Stream<'_> {
         ids.filter_map(|(_, row)| rows::pending_id(&row.field()))
     }
 
-    /// Returns the consumer to which a pending entry was delivered.
+    /// Returns the consumer that got a pending entry last.
     ///
     /// # Errors
     /// The stream is damaged.
@@ -93,8 +93,8 @@ impl Stream<'_> {
 }
 
 impl Writing {
-    /// Gives a consumer an entry, even if another consumer has it. The caller must write the group
-    /// and the consumer. The previous consumer is written here.
+    /// Gives an entry to a consumer and takes it from the previous consumer, if any. The caller must write the group
+    /// and the new consumer. This call writes the previous consumer.
     ///
     /// # Errors
     /// An abort, which the caller must pass on.
@@ -140,7 +140,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Notes that a pending entry was delivered once more, to the consumer that has it.
+    /// Records that a pending entry was delivered once more to the consumer that has it.
     ///
     /// # Errors
     /// An abort, which the caller must pass on.
@@ -218,8 +218,8 @@ impl Writing {
         self.put_consumer(tx, group, &consumer)
     }
 
-    /// Removes both rows of a pending entry. The caller must write the group and the consumer.
-    /// Returns whether the entry was pending.
+    /// Removes the two rows of a pending entry. The caller must write the group and the consumer. Returns whether the
+    /// entry was pending.
     pub(super) fn remove_pending(
         &self,
         tx: &mut Tx<'_>,

@@ -1,4 +1,4 @@
-//! The rows of a stream: their names, which sort them, and their values (docs/formats/stream.md).
+//! The rows of a stream: names, which sort the rows, and values (docs/formats/stream.md).
 //!
 //! | name | row |
 //! |---|---|
@@ -9,9 +9,10 @@
 //! | `4 number id` | an entry that a group has delivered and that is not acknowledged |
 //! | `5 number number id` | such an entry, by its consumer |
 //! | `6 id` | a node |
-//! Groups and consumers have numbers, so that pending entries have short names. `name_place` of the
-//! heap depends on the positions of the numbers in kinds 4, 5 and 6, with which it distinguishes
-//! most names without reading a row. A change of these names must change it too.
+//!
+//! Groups and consumers have numbers, so that pending entries have short names. The heap's `name_place` uses the
+//! numbers in kinds 4, 5 and 6 to distinguish most names without reading a row. If the positions of these numbers
+//! change, `name_place` must change too.
 
 use perdura_base::cursor::{Reader, Writer};
 
@@ -23,11 +24,11 @@ pub(super) const HEAD: &[u8] = &[0];
 pub(super) const GROUP: u8 = 1;
 /// The first byte of the names of rows that map a consumer's name to its number.
 const CONSUMER_NAME: u8 = 2;
-/// The first byte of the names of consumers.
+/// The first byte of the names of consumers' rows.
 const CONSUMER: u8 = 3;
-/// The first byte of the names of a group's pending entries.
+/// The first byte of the names of the rows that a group has for pending entries.
 const PENDING: u8 = 4;
-/// The first byte of the names of a consumer's pending entries.
+/// The first byte of the names of the rows that a consumer has for pending entries.
 const CONSUMER_PENDING: u8 = 5;
 /// The first byte of the names of nodes. It is the greatest of these bytes, so the last row is the
 /// last node.
@@ -47,7 +48,7 @@ pub(super) fn node(id: Id) -> Name {
     name(NODE, &[&id.to_bytes()])
 }
 
-/// Returns the id in the name of a node; `None` if it is not the name of a node.
+/// Returns the id in the name of a node; `None` if `name` belongs to a different row.
 pub(super) fn node_id(name: &[u8]) -> Option<Id> {
     match name.split_first() {
         Some((&NODE, id)) => Some(Id::from_bytes(id.try_into().ok()?)),
@@ -89,12 +90,12 @@ pub(super) fn consumer_pending(group: u32, consumer: u32, id: Id) -> Name {
     Name::from_slice(&raw)
 }
 
-/// Returns the prefix of the rows that map the names of a group's consumers to numbers.
+/// Returns a prefix. The rows with this prefix map the names of a group's consumers to numbers.
 pub(super) fn consumer_names(group: u32) -> Name {
     name(CONSUMER_NAME, &[&group.to_be_bytes()])
 }
 
-/// Returns the prefixes of the rows that belong to a group, except its own row.
+/// Returns the prefixes of the names of all rows that belong to a group, except the group's own row.
 pub(super) fn of_group(group: u32) -> [Name; 4] {
     [CONSUMER_NAME, CONSUMER, PENDING, CONSUMER_PENDING]
         .map(|kind| name(kind, &[&group.to_be_bytes()]))
@@ -108,11 +109,11 @@ pub(super) fn pending_id(name: &[u8]) -> Option<Id> {
 /// The facts about a whole stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Head {
-    /// The id of the entry that was added last.
+    /// The id of the last added entry.
     pub last: Id,
     /// The id of the first entry; zero if the stream is empty.
     pub first: Id,
-    /// The greatest id that was deleted by name.
+    /// The greatest id among the entries that were deleted by id. Trimmed entries do not count.
     pub deleted_max: Id,
     /// The number of entries that were ever added.
     pub added: u64,
@@ -142,20 +143,20 @@ pub struct Group {
 pub struct Consumer {
     /// The consumer's number, which no other consumer of the group has ever had.
     pub number: u32,
-    /// The time of its last activity, milliseconds since 1970.
+    /// The time of the consumer's last activity, milliseconds since 1970.
     pub seen_ms: u64,
-    /// The number of entries that wait for its acknowledgement.
+    /// The number of entries that wait for the consumer's acknowledgement.
     pub pending: u64,
-    /// Its name.
+    /// The consumer's name.
     pub name: Vec<u8>,
 }
 
-/// An entry that was delivered and is not acknowledged.
+/// A pending entry: delivered and not acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pending {
-    /// The number of the consumer to which the entry was delivered last.
+    /// The number of the consumer that has the entry now.
     pub consumer: u32,
-    /// The time of its last delivery, milliseconds since 1970.
+    /// The time of the entry's last delivery, milliseconds since 1970.
     pub delivered_ms: u64,
     /// The number of deliveries.
     pub deliveries: u64,

@@ -9,13 +9,13 @@ use super::node::{self, Node};
 use super::{Head, Id, Stream, damaged, home_of, rows};
 use crate::Fault;
 
-/// A stream that is being changed. [`finish`](Self::finish) must follow every change.
+/// A stream that is being changed. [`finish`](Self::finish) must be called after the last change.
 #[derive(Debug)]
 #[must_use = "its head is written at the end"]
 pub struct Writing {
     pub(super) table: TableId,
     pub(super) home: Home,
-    /// The facts about the whole stream, to be written at the end.
+    /// The facts about the whole stream. [`finish`](Self::finish) writes them.
     pub head: Head,
     stored: Head,
 }
@@ -23,7 +23,7 @@ pub struct Writing {
 /// The entries that a trim keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Threshold {
-    /// The last entries, as many as this number.
+    /// This number of entries at the end of the stream.
     Length(u64),
     /// The entries from this id on.
     Id(Id),
@@ -34,9 +34,9 @@ pub enum Threshold {
 pub struct Trim {
     /// The entries to keep.
     pub threshold: Threshold,
-    /// True if only whole nodes are removed, so that entries beyond the threshold may stay.
+    /// True if only whole nodes are removed. Some entries that `threshold` does not keep may then stay.
     pub is_rough: bool,
-    /// The most entries to remove; 0: any number.
+    /// The maximum number of entries to remove; 0: no maximum.
     pub limit: u64,
 }
 
@@ -58,7 +58,7 @@ impl Writing {
         }))
     }
 
-    /// Opens the stream of a key, and makes the stream if it does not exist. It may stay empty.
+    /// Opens the stream of a key. Makes an empty stream if the key has none. The caller may leave the new stream empty.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -82,8 +82,7 @@ impl Writing {
         })
     }
 
-    /// Returns the stream for reading. The head of the returned stream does not have the changes
-    /// yet.
+    /// Returns the stream for reading, with the changes made so far.
     ///
     /// # Errors
     /// An abort, which the caller must pass on.
@@ -103,8 +102,7 @@ impl Writing {
         Ok(tx.element_delete(self.table, self.home, name)?)
     }
 
-    /// Adds an entry behind all others. `fields` has names and values alternately. The id must be
-    /// greater than the last one.
+    /// Adds an entry at the end. `fields` has names and values alternately. The id must be greater than `head.last`.
     ///
     /// # Errors
     /// An abort, which the caller must pass on.
@@ -116,8 +114,8 @@ impl Writing {
         Ok(())
     }
 
-    /// Puts an entry behind all others, as [`add`](Self::add) does, but does not count it as added.
-    /// It serves to rebuild a stream from the entries of another one.
+    /// Puts an entry at the end, like [`add`](Self::add), but does not count the entry as added. Use it to rebuild a
+    /// stream from a dump.
     ///
     /// # Errors
     /// An abort, which the caller must pass on.
@@ -144,7 +142,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Deletes an entry. Returns whether it was there.
+    /// Deletes an entry. Returns whether the stream had the entry.
     ///
     /// # Errors
     /// An abort, which the caller must pass on.
@@ -182,7 +180,7 @@ impl Writing {
         }
     }
 
-    /// Removes entries from the front until the threshold is kept. Returns their number.
+    /// Removes entries from the front, as `trim` says. Returns the number of removed entries.
     ///
     /// # Errors
     /// An abort, which the caller must pass on.

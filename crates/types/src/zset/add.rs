@@ -28,7 +28,7 @@ pub struct Conditions {
 pub struct Added {
     /// The number of members that were added.
     pub new: u64,
-    /// The number of members whose score has changed.
+    /// The number of members with a changed score.
     pub changed: u64,
     /// The new score of the last member; `None` if the conditions did not hold for it.
     pub score: Option<f64>,
@@ -87,8 +87,8 @@ pub fn add<'m>(
     Ok(added)
 }
 
-/// Replaces the key's value of any type by a new sorted set. Without members, it deletes the key.
-/// Returns whether the key existed.
+/// Replaces the key's value of any type by a new sorted set, or deletes the key if there are no members. Returns
+/// whether the key existed.
 ///
 /// # Errors
 /// An abort, which the caller must pass on.
@@ -118,8 +118,7 @@ pub fn store(
 /// Puts a member at its place in a packed sorted set. Returns false, and changes nothing, if the
 /// member does not fit.
 pub(super) fn put_packed(editor: &mut Editor, packing: Packing, member: &[u8], score: f64) -> bool {
-    // Adding zero turns -0 into 0, because a whole score is packed as an integer, and integers have
-    // no -0.
+    // A whole score is packed as an integer, and integers have no -0. So zero is added, which turns -0 into 0.
     let score = score + 0.0;
     let old = editor.packed().find(member);
     let old = old.map(|element| (element.start..element.end, element.score()));

@@ -1,5 +1,5 @@
-//! Combinations of several sorted sets: unions, intersections and differences. A plain set counts
-//! as a sorted set whose scores are all 1.
+//! Combinations of several sorted sets: unions, intersections and differences. A plain set counts as a sorted set with
+//! all scores equal to 1.
 
 use perdura_base::num::to_u64;
 use std::collections::HashMap;
@@ -12,11 +12,11 @@ use super::Ordered;
 use crate::Fault;
 use crate::open::{Entry, Source};
 
-/// One of the sets to combine, with the factor of its scores.
+/// One of the sets to combine, and the factor by which its scores are multiplied.
 pub struct Input<'a> {
     source: Source<'a>,
     shape: Shape,
-    /// The factor by which the scores are multiplied.
+    /// The factor for the scores.
     pub weight: f64,
 }
 
@@ -67,10 +67,10 @@ pub fn looked_at(inputs: &[Option<Input<'_>>], operation: Operation) -> u64 {
     }
 }
 
-/// The way in which sets are combined.
+/// A way to combine sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// Members that any of the sets has.
+    /// Members that at least one set has.
     Union,
     /// Members that all sets have.
     Intersection,
@@ -78,12 +78,12 @@ pub enum Operation {
     Difference,
 }
 
-/// The way in which the scores of a member in several sets are combined.
+/// The operation that combines the scores of one member. The member has a score in each of several sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aggregate {
     /// The sum of the scores.
     Sum,
-    /// The least score.
+    /// The lowest score.
     Min,
     /// The greatest score.
     Max,
@@ -111,13 +111,13 @@ impl Aggregate {
     }
 }
 
-/// Returns the score, or zero if it is NaN. The sum of both infinities is NaN.
+/// Returns the score, or zero if it is NaN. The sum of positive and negative infinity is NaN.
 fn number(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-/// Combines sets. Returns at most `max` members, in the order of the result. A set that does not
-/// exist counts as empty.
+/// Combines sets. Returns the members in the order of the resulting sorted set. An intersection stops at `max` members;
+/// a union or difference ignores `max`. A set that does not exist counts as empty.
 #[must_use]
 pub fn combine(
     inputs: &[Option<Input<'_>>],
@@ -174,7 +174,7 @@ fn intersection(
     };
     let in_all = first.source.iter().filter_map(|entry| {
         let member = entry.key();
-        // NaN becomes zero, as in Redis, only in the first score before the scores are combined.
+        // NaN becomes zero only in the first set's score, before the scores are combined, as in Redis.
         let score = number(first.score(&entry));
         let score = others.iter().try_fold(score, |score, other| {
             let found = other.source.find(&member)?;

@@ -7,7 +7,7 @@ use crate::open::Source;
 /// A range of scores.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScoreRange {
-    /// The least score.
+    /// The lowest score.
     pub min: f64,
     /// True if the least score is not in the range.
     pub min_open: bool,
@@ -26,7 +26,7 @@ impl ScoreRange {
         score > self.max || (self.max_open && score == self.max)
     }
 
-    /// Returns the rank of the first member in the range, and the rank behind the last one.
+    /// Returns the rank of the range's first member, and the rank after the range's last member.
     #[must_use]
     pub fn ranks(&self, source: &Source<'_>) -> (u64, u64) {
         let first = |pred: &dyn Fn(f64) -> bool| match source {
@@ -52,10 +52,10 @@ pub enum LexBound<'a> {
     Open(&'a [u8]),
 }
 
-/// A range of members. It is only defined if all members of the set have the same score.
+/// A range of members. It is only defined if all members of the set have equal scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LexRange<'a> {
-    /// The least member.
+    /// The lowest member.
     pub min: LexBound<'a>,
     /// The greatest member.
     pub max: LexBound<'a>,
@@ -92,10 +92,9 @@ impl LexRange<'_> {
         }
     }
 
-    /// Returns the rank of the first member in the range, and the rank behind the last one. If
-    /// scores differ, a packed sorted set is walked as Redis walks it. The walk begins at the first
-    /// member of the range, or at the last one if `reverse`, and continues while members are in the
-    /// range.
+    /// Returns the rank of the range's first member, and the rank after the range's last member. If scores differ, a
+    /// packed sorted set is walked as Redis walks it. The walk begins at the first member of the range, or at its last
+    /// member if `reverse`, and continues while members are in the range.
     #[must_use]
     pub fn ranks(&self, source: &Source<'_>, reverse: bool) -> (u64, u64) {
         if self.is_empty() {

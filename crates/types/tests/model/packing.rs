@@ -1,4 +1,4 @@
-//! Tests of collections whose limits change between transactions.
+//! Tests of collections with limits that change between transactions.
 
 use super::{open, run};
 use perdura::types::{encoding, hash, list, set, zset};

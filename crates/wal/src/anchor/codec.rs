@@ -13,13 +13,13 @@ use crate::sizes::SegmentSizes;
 const MAGIC: &[u8; 4] = b"PANC";
 /// The offset of the scheme's code in the record.
 pub(super) const SCHEME_OFFSET: u64 = 66;
-/// The size of the prefix, which contains both lengths.
+/// The size of the prefix, which contains the two length fields.
 const PREFIX_BYTES: usize = 16;
 /// The size of an entry in the table of sections.
 const ENTRY_BYTES: usize = 16;
 const FLAG_REQUIRED: u8 = 1;
 
-/// Why some bytes are not a record.
+/// The reason why some bytes are not a record.
 pub(super) enum DecodeError {
     Damaged {
         /// The offset in the record.
@@ -48,7 +48,7 @@ pub(super) fn stated_len(bytes: &[u8]) -> Option<u64> {
 }
 
 impl Record {
-    /// Returns the offset of a section's payload in the record, or the record's length if there is no such section.
+    /// Returns the offset of a section's payload in the record, or the record's length for a missing section.
     #[must_use]
     pub fn offset_of(&self, tag: Tag) -> u64 {
         let before = self
@@ -77,7 +77,7 @@ impl Record {
         out
     }
 
-    /// Returns the size that the record would have without closed incarnations, bytes.
+    /// Returns the size, in bytes, that the record would have without closed incarnations.
     pub(super) fn bytes_without_chain(&self) -> usize {
         let sections = self.sections.iter();
         let payloads: usize = sections.map(|section| section.bytes.len()).sum();
@@ -188,8 +188,8 @@ impl Record {
     }
 }
 
-/// Combines two damaged copies of the same update. Returns the record, and the tags of the sections that were taken
-/// from `other`. Returns `None` unless the log's part, including the table of sections, is whole and the same in both.
+/// Combines two damaged copies of one update. Returns the record, and the tags of the sections taken from `other`.
+/// Returns `None` unless the two log parts, with the tables of sections, are whole and equal.
 pub(super) fn combine(one: &[u8], other: &[u8]) -> Option<(Record, Vec<Tag>)> {
     let mut r = Reader::new(one);
     r.bytes(6)?;
@@ -275,8 +275,8 @@ fn history(r: &mut Reader<'_>) -> Option<History> {
     history.lives_follow_each_other().then_some(history)
 }
 
-/// Decodes the sections that are listed in the rest of the log's part. `at` is the offset at which their payloads
-/// begin.
+/// Decodes the sections. `r` has the rest of the log's part, which is the table of sections. `at` is the offset of the
+/// first payload.
 fn decode_sections(
     r: &mut Reader<'_>,
     count: u16,

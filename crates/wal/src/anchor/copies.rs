@@ -1,9 +1,9 @@
 //! Reading the two copies of the anchor, and choosing the record.
 //!
-//! An update writes the same bytes to both copies, so two copies of the same update differ only where one of them is
-//! damaged. If both are damaged, but in different sections, the record is combined from the whole sections. Copies of
-//! different updates are never combined: the log's part must be whole and the same in both, and it has the update's
-//! number and every section's checksum.
+//! An update writes equal bytes to the two copies. So two copies of one update differ only where a copy is damaged. If
+//! the two copies have damage in different sections, the record is combined from the undamaged sections. Copies of
+//! different updates are never combined. So the log parts of combined copies must be whole and equal: a log part has
+//! the update's sequence number and every section's checksum.
 
 use perdura_base::limits::FORMAT_VERSION;
 use perdura_base::num::{round_up, to_u64, to_usize};
@@ -16,7 +16,7 @@ use crate::scheme::Scheme;
 
 pub(super) const SECTOR: u64 = 4096;
 
-/// The beginning of the note about a record that neither copy holds whole.
+/// The first words of a note for the operator. The note says that the record was combined from two damaged copies.
 pub const COMBINED: &str = "the anchor is combined from its two copies";
 
 /// The data read from the anchor's file.
@@ -39,16 +39,17 @@ pub(super) struct Chosen {
     /// Notes for the operator about the copies.
     pub notes: Vec<String>,
     /// True if the second copy must be written and synced before the first one is touched. That is so if the second
-    /// copy is damaged, or if it was written last and may be whole only in the system's memory.
+    /// copy is damaged. It is also so if the second copy was written last, and may be whole only in the operating
+    /// system's memory.
     pub second_is_doubtful: bool,
 }
 
 impl Record {
-    /// Decodes a copy of the anchor that is in another file, at `offset`.
+    /// Decodes a copy of the anchor that is stored in another file. The copy begins at `offset` of that file.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for bytes that are not a record, and for a scheme that this build does not know;
-    /// [`Error::Version`] for another version of the format.
+    /// [`Error::Corrupt`] for bytes that are not a record, and for an unknown scheme; [`Error::Version`] for an unknown
+    /// version of the format.
     pub fn of_copy(file: &str, offset: u64, bytes: &[u8]) -> Result<Record> {
         match Record::decode(bytes) {
             Ok(record) => Ok(record),
@@ -102,10 +103,10 @@ impl Copies {
         Ok(())
     }
 
-    /// Returns the newest record that a copy holds whole or that both copies together give.
+    /// Returns the newest record: from a whole copy, or combined from the two copies.
     ///
     /// # Errors
-    /// [`Error::Version`] if another version of the format wrote a copy. [`Error::Corrupt`] or the disk's error if no
+    /// [`Error::Version`] if a copy has an unknown version of the format. [`Error::Corrupt`] or the disk's error if no
     /// record is found.
     pub(super) fn choose(self) -> Result<Chosen> {
         if let Some(found) = self.version {
@@ -157,7 +158,7 @@ impl Copies {
     }
 }
 
-/// Reads one copy. Its length fields say how many bytes to read, if their value is possible.
+/// Reads one copy: as many bytes as the copy's length fields say. Reads one sector if the length is impossible.
 fn read_copy(file: &dyn File, copy: usize) -> Result<AlignedBuf> {
     let from = to_u64(copy * COPY_BYTES);
     let mut buf = AlignedBuf::zeroed(to_usize(SECTOR));
@@ -277,8 +278,8 @@ mod tests {
         assert!(matches!(AnchorFile::open(&disk), Err(Error::Corrupt(_))));
     }
 
-    /// The second copy is written first, and its bytes change only where it was damaged. So the two copies give a
-    /// record, whichever part of this write a power cut keeps.
+    /// The update writes the second copy first, and changes only damaged bytes in it. So the two copies together have a
+    /// whole record, whichever part of this write is on disk after a power cut.
     #[test]
     fn a_power_cut_while_a_combined_anchor_is_mended_leaves_a_record() {
         // The log's part is longer than the longest write that cannot be torn.

@@ -1,4 +1,4 @@
-//! The anchor's file. An update writes both copies, and syncs each one before it touches the other.
+//! The anchor's file. An update writes and syncs one copy before it touches the next.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,13 +15,14 @@ use crate::failure::Failure;
 
 /// The anchor's file, open for updates.
 ///
-/// A *write* that is refused for want of space, as copy-on-write file systems do, can be repeated. The repetition
-/// writes the same record to the same copy, before the other copy is touched. A failed sync is final.
+/// A copy-on-write file system may refuse the *write* of a copy for want of space. Such a write can be repeated: the
+/// refused copy is written again before the next copy is touched. A failed sync is final.
 ///
 /// Even a copy that reads as whole may not be durable: after a failed sync the system may return bytes that the disk
-/// does not have. At most one copy can be in that state, because each is synced before the other is touched. If both
-/// copies are equal, that is the second one. If the first is newer, it is the first one. So the first update of a life
-/// begins by writing the second copy as it was read, unless the first is newer.
+/// does not have. At most one copy can be in that state, because a copy is synced before the next copy is touched. If
+/// the copies are equal, only the second copy can be in that state. If the first copy is newer, only the first copy can
+/// be. So the first update of a life begins by rewriting the second copy with the record that was read. The update
+/// skips this step if the first copy is newer, or if only the first copy is damaged.
 pub struct AnchorFile {
     file: Arc<dyn File>,
     writes: parking_lot::Mutex<Writes>,
@@ -30,14 +31,14 @@ pub struct AnchorFile {
 /// The writes that are still to be made.
 #[derive(Default)]
 struct Writes {
-    /// Copies and their new bytes, in the order in which they must be written and synced.
+    /// The copies to write and sync, in this order. Each entry has the copy's number and its new bytes.
     due: VecDeque<(u64, Arc<AlignedBuf>)>,
-    /// True if a sync has failed, or a write in a way that is final.
+    /// True after a failed sync, and after a failed write that may not be repeated.
     failed: bool,
 }
 
 impl AnchorFile {
-    /// Creates the file for a new database and writes both copies.
+    /// Creates the file for a new database and writes the two copies.
     pub fn create(disk: &dyn Disk, record: &Record) -> Result<AnchorFile> {
         let tmp = format!("{ANCHOR_PATH}.tmp");
         match disk.remove(&tmp) {
@@ -76,14 +77,14 @@ impl AnchorFile {
         Ok(Some((file, chosen)))
     }
 
-    /// Opens the file. Returns the newer whole record, or the record combined from two damaged copies of the same
-    /// update. The strings say which copies are damaged or stale; the next update writes both copies. Returns
-    /// `Ok(None)` if there is no database here.
+    /// Opens the file. Returns the newer whole record, or the record combined from two damaged copies of one update.
+    /// The strings describe damaged and stale copies; the next update writes the two copies. Returns `Ok(None)` if
+    /// there is no database here.
     pub fn open(disk: &dyn Disk) -> Result<Option<(AnchorFile, Record, Vec<String>)>> {
         let Some((file, chosen)) = AnchorFile::choose(disk)? else {
             return Ok(None);
         };
-        // It is written with the first update, because opening alone must change nothing.
+        // The second copy is written with the first update, because opening alone must change nothing.
         let doubtful = chosen.second_is_doubtful;
         let writes = Writes {
             due: doubtful
@@ -99,7 +100,7 @@ impl AnchorFile {
         Ok(Some((anchor_file, chosen.record, chosen.notes)))
     }
 
-    /// Writes both copies, and syncs each one before the next. The record is durable on return.
+    /// Writes the two copies in turn, with a sync after each copy. The record is durable on return.
     ///
     /// # Errors
     /// [`Failure::Delay`]: the update is incomplete, and a copy of the record may be durable already.
@@ -114,8 +115,9 @@ impl AnchorFile {
     }
 
     /// Writes the last record of a life with one sync: the first copy is written and synced, the second only written.
-    /// The next life begins by writing the second copy, as always when both copies are equal. A later call in this life
-    /// also writes and syncs the second copy first. The record is durable on return.
+    /// A life that finds two equal copies begins by rewriting the second copy, and so does the next life. If this life
+    /// updates the anchor once more, that update first writes and syncs the second copy. The record is durable on
+    /// return.
     ///
     /// # Errors
     /// Fails like [`write`](Self::write).
@@ -139,7 +141,7 @@ impl AnchorFile {
         self.write_due(&mut self.writes.lock(), 0)
     }
 
-    /// Writes and syncs the copies in `due`, except for the last `left` of them.
+    /// Writes and syncs the copies in `due`, except the last `left` copies.
     fn write_due(&self, writes: &mut Writes, left: usize) -> Result<(), Failure> {
         if writes.failed {
             let why = "an earlier update of the anchor failed";
@@ -277,8 +279,8 @@ mod tests {
         assert!(message.contains("dl1p"), "{message}");
     }
 
-    /// The simulator found this. After a failed sync of the second copy, reads returned it whole while the disk had it
-    /// torn. The next life overwrote the first copy. A power cut during that write left no whole copy.
+    /// The simulator found this bug. A sync of the second copy failed: the disk had a torn copy, but reads returned a
+    /// whole one. The next life overwrote the first copy. A power cut during that write left no whole copy.
     #[test]
     fn a_copy_that_only_reads_whole_is_not_relied_on() {
         use perdura_device::{CrashProfile, FaultPlan, SimDisk, SyncFailure};
@@ -310,7 +312,7 @@ mod tests {
                     record.history.seq += 1;
                     record.history.incarnation = Incarnation(record.history.incarnation.0 + 1);
                     assert!(file.write(&record).is_err());
-                    // A new life of the process, while the machine keeps running.
+                    // A new life of the process begins, while the machine keeps running.
                     disk.set_plan(FaultPlan {
                         cut_after_ops: Some(cut),
                         ..FaultPlan::default()
@@ -332,7 +334,7 @@ mod tests {
         }
     }
 
-    /// A copy-on-write file system may find no space for an overwrite, even after it has written a part of it.
+    /// A copy-on-write file system needs space for an overwrite, and may run out of space in the middle of it.
     #[test]
     fn a_refused_copy_is_finished_with_its_record_before_the_other_copy_is_touched() {
         use perdura_device::{CrashProfile, FaultPlan, SimDisk};

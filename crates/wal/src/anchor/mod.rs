@@ -1,4 +1,4 @@
-//! The anchor: the record from which a restart begins.
+//! The anchor: the record that a restart begins with.
 #![doc = include_str!("../../../../docs/formats/anchor.md")]
 
 mod codec;
@@ -20,33 +20,33 @@ pub const ANCHOR_PATH: &str = "anchor";
 /// The size of one copy, bytes.
 pub const COPY_BYTES: usize = 64 * 1024;
 
-/// A closed incarnation whose log is still needed.
+/// A closed incarnation (an earlier life of the database) with a log that is still needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainLink {
     /// The number of the incarnation.
     pub incarnation: Incarnation,
-    /// The durable epoch with which the incarnation ended.
+    /// The durable epoch at the incarnation's end.
     pub durable: Epoch,
-    /// The position at which it starts in each stream.
+    /// The incarnation's start position in each stream.
     pub start: Vec<Pos>,
-    /// The position at which each of its streams was cut. Everything beyond is void for good.
+    /// The incarnation's cut position in each stream. Everything beyond is void for good.
     pub cut: Vec<Pos>,
 }
 
-/// The part of the log that must exist: up to the newest durable epoch that was written to the anchor. A log that ends
-/// earlier has lost acknowledged transactions.
+/// The part of the log that must exist: up to the newest durable epoch written to the anchor. A log that ends earlier
+/// has lost acknowledged transactions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vouched {
     /// The durable epoch.
     pub epoch: Epoch,
-    /// The wall clock when the epoch became durable, microseconds since 1970.
+    /// The wall-clock time at which the epoch became durable, in microseconds since 1970.
     pub wall_us: u64,
-    /// The position in each stream at which the epoch ends; never before the start of the newest incarnation.
+    /// The epoch's end position in each stream; never before the start of the newest incarnation.
     pub ends: Vec<Pos>,
 }
 
 impl Vouched {
-    /// Returns the value for a database in which nothing has been written yet.
+    /// Returns the value for a new, empty database.
     #[must_use]
     pub fn nothing(streams: u8) -> Self {
         Vouched {
@@ -64,7 +64,7 @@ pub struct History {
     pub seq: u64,
     /// The uuid of the database.
     pub uuid: Uuid,
-    /// The time at which the database was made, microseconds since 1970.
+    /// The creation time of the database, microseconds since 1970.
     pub created_us: u64,
     /// The sizes of log segments.
     pub segments: SegmentSizes,
@@ -87,8 +87,8 @@ pub struct History {
 }
 
 impl History {
-    /// Returns whether the lives of the database follow each other. Incarnations must rise, and no life may have ended
-    /// with a durable epoch above that of a later life or above the vouched epoch.
+    /// Returns whether the lives of the database are in order. The numbers of the incarnations must ascend. The last
+    /// durable epochs of the lives must not descend. No such epoch may be above the vouched epoch.
     #[must_use]
     pub(crate) fn lives_follow_each_other(&self) -> bool {
         let last = self.chain.last();
@@ -99,7 +99,7 @@ impl History {
             })
     }
 
-    /// Returns the history of a database in which nothing has been written.
+    /// Returns the history of a new, empty database.
     #[must_use]
     pub fn begin(
         uuid: Uuid,
@@ -124,8 +124,8 @@ impl History {
         }
     }
 
-    /// Returns the positions at which the newest incarnation starts in each stream. These are the cuts of the last
-    /// closed one.
+    /// Returns the newest incarnation's start position in each stream. These positions are the cut positions of the
+    /// last closed incarnation.
     #[must_use]
     pub fn open_start(&self) -> Vec<Pos> {
         match self.chain.last() {
@@ -135,7 +135,7 @@ impl History {
     }
 }
 
-/// The record that both copies hold: the log's history, and the sections of other components.
+/// The record in the two copies: the log's history, and the sections of other components.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The log's own part.
@@ -145,8 +145,9 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns the number of closed incarnations for which a copy has room beside the present sections. With the
-    /// product's sections it is about 2,300 for one stream, and 240 for 16.
+    /// Returns the maximum number of closed incarnations in the record. A copy must have room for them and for the
+    /// record's sections. With the product's sections, the maximum is about 2,300 for one stream, and 240 for 16
+    /// streams.
     #[must_use]
     pub fn chain_max(&self) -> usize {
         let link_bytes = 12 + 16 * usize::from(self.history.streams);
@@ -162,7 +163,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::hex_example::{digits_of, digits_on};
 
-    /// Returns the example of the format page. The meaning of its sections is tested by their owners.
+    /// Returns the record that the format page shows as an example. The owners of the sections test the meaning of the
+    /// sections.
     pub fn example() -> Record {
         let mut uuid = [0; 16];
         for (i, byte) in (0..16u8).zip(uuid.iter_mut()) {

@@ -1,4 +1,4 @@
-//! Sections of the anchor: the parts of other components. The log stores their bytes without reading them.
+//! Sections of the anchor: the parts of other components. The log does not read the bytes of a section.
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ impl Sections {
         self.0.retain(|section| section.tag != tag);
     }
 
-    /// Replaces the section with this tag, or adds it behind the others.
+    /// Replaces the section with this tag, or adds the section at the end.
     pub fn set(&mut self, tag: Tag, required: bool, bytes: Vec<u8>) {
         let section = Section {
             tag,

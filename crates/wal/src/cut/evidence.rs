@@ -1,4 +1,4 @@
-//! The facts about the end of the log that the anchor and the scans give.
+//! The facts that the anchor and the scans give about the end of the log.
 
 use std::borrow::Cow;
 
@@ -11,14 +11,14 @@ use crate::scan::{BlockRef, StreamScan};
 
 use super::verdict::{Facts, Log, Vouch};
 
-/// An epoch, and the position in each stream at which it ends.
+/// An epoch, and the epoch's end position in each stream.
 #[derive(Clone)]
 pub(super) struct Ended<'a> {
     pub epoch: Epoch,
     pub ends: Cow<'a, [Pos]>,
 }
 
-/// A block that proves that an epoch was durable or acknowledged.
+/// A block that proves an epoch durable or acknowledged.
 #[derive(Clone, Copy)]
 pub(super) struct Proof {
     pub epoch: Epoch,
@@ -31,8 +31,8 @@ pub(super) struct Proof {
 pub(super) struct Known<'a> {
     pub anchor: &'a History,
     pub scans: &'a [StreamScan],
-    /// The highest epoch that the blocks show to be complete in every stream. If no epoch of the newest life is, it is
-    /// the last epoch of the life before.
+    /// The highest epoch that the blocks show to be complete in every stream; the last epoch of the life before if no
+    /// epoch of the newest life is complete.
     pub log: Ended<'a>,
     by: Log,
     pub proof: Option<Proof>,
@@ -92,7 +92,8 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Returns the candidate: the epoch that becomes D unless evidence contradicts it, and its ends.
+    /// Returns the candidate and the candidate's end in each stream. The candidate is the epoch that becomes D unless
+    /// evidence contradicts it.
     pub(super) fn candidate(&self) -> (Epoch, &[Pos]) {
         let vouched = &self.anchor.vouched;
         match vouched.epoch > self.log.epoch {
@@ -101,20 +102,20 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Returns the block that names the highest acknowledged epoch, if that epoch is above the candidate.
+    /// Returns the block with the highest acknowledged epoch, if this epoch is above the candidate.
     pub(super) fn acked_beyond(&self) -> Option<Proof> {
         let (candidate, _) = self.candidate();
         self.acked.filter(|acked| acked.epoch > candidate)
     }
 
-    /// Returns the first stream that lacks bytes which had been synced, and the position of the block that proves it.
-    /// That block lies behind the missing bytes and was written after the sync.
+    /// Returns the first stream that lacks synced bytes, and the position of the block with the proof. The block comes
+    /// after the missing bytes and was written after the sync.
     pub(super) fn out_of_reach(&self) -> Option<(&StreamScan, Pos)> {
         let mut scans = self.scans.iter();
         scans.find_map(|scan| scan.evidence.out_of_reach.map(|pos| (scan, pos)))
     }
 
-    /// Returns the first block before the candidate's cut whose epoch is above the candidate.
+    /// Returns the first block that lies before the candidate's cut, although the block's epoch is above the candidate.
     pub(super) fn stray(&self) -> Option<(&StreamScan, &BlockRef)> {
         if armed(Flaw::CutIgnored) {
             return None;
@@ -129,7 +130,8 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Returns the block that names the highest epoch, according to `named`. Of equal epochs the first one counts.
+/// Returns the block that names the highest epoch. `named` returns the epoch that a scan's blocks name, and the block's
+/// position. If several scans have this epoch, the first scan counts.
 fn highest(
     scans: &[StreamScan],
     named: impl Fn(&Evidence) -> Option<(Epoch, Pos)>,
@@ -149,7 +151,7 @@ fn highest(
     best
 }
 
-/// Returns whether every stream reaches its end in `ends`. Ends for another number of streams prove nothing.
+/// Returns whether every stream reaches its end in `ends`. Ends for a different number of streams prove nothing.
 fn are_held(scans: &[StreamScan], ends: &[Pos]) -> bool {
     let mut ended = scans.iter().zip(ends);
     ends.len() == scans.len() && ended.all(|(scan, end)| scan.valid_end >= *end)

@@ -1,4 +1,4 @@
-//! Words the errors of a database that refuses to start: what is missing, where, and since when.
+//! Writes the error messages of a database that refuses to start: what is missing, where, and since when.
 
 use perdura_base::moment::moment;
 use perdura_base::{Epoch, Error, Pos};
@@ -8,7 +8,7 @@ use super::evidence::Known;
 use crate::scan::{COPIED, StreamScan};
 
 impl Known<'_> {
-    /// Returns the error for a log that ends before the epoch for which the anchor vouches.
+    /// Returns the error for a log that ends before the vouched epoch.
     pub(super) fn short_of_vouched(&self, elsewhere: Option<Elsewhere>) -> Error {
         let (vouched, durable) = (&self.anchor.vouched, self.log.epoch);
         let mut scans = self.scans.iter();
@@ -47,7 +47,7 @@ impl Known<'_> {
         )
     }
 
-    /// Returns the error for a log that does not reach a durable epoch which one of its blocks names.
+    /// Returns the error for a missing durable epoch. A block of the log proves that the epoch was durable.
     pub(super) fn proven_missing(&self) -> Error {
         let proof = self
             .proof
@@ -81,7 +81,7 @@ impl Known<'_> {
         )
     }
 
-    /// Returns the error for a stream that lacks bytes which had been synced.
+    /// Returns the error for a stream that lacks synced bytes.
     pub(super) fn synced_missing(&self) -> Error {
         let (scan, pos) = self.out_of_reach().expect("a block beyond reach was found");
         let (durable, _) = self.candidate();
@@ -98,7 +98,8 @@ impl Known<'_> {
         )
     }
 
-    /// Returns the error for a log on disk that does not reach an acknowledged epoch which one of its blocks names.
+    /// Returns the error for a missing acknowledged epoch. A block of the log names the epoch, but the log on disk
+    /// does not reach it.
     pub(super) fn acked_missing(&self) -> Error {
         let proof = self.acked_beyond().expect("a block names what is missing");
         let scan = &self.scans[proof.witness];
@@ -121,7 +122,7 @@ impl Known<'_> {
         )
     }
 
-    /// Returns the error for a block before the cut whose epoch is above the candidate.
+    /// Returns the error for a block that lies before the cut, although the block's epoch is above the candidate.
     pub(super) fn contradiction(&self) -> Error {
         let (scan, block) = self.stray().expect("a stray block was found");
         let (durable, _) = self.candidate();
@@ -135,7 +136,7 @@ impl Known<'_> {
     }
 }
 
-/// Returns the error for a stream whose end lacks what was expected there.
+/// Returns the error for a stream that ends too early. `expected` is missing at the end of the stream's valid blocks.
 fn at_the_end(scan: &StreamScan, expected: String, lost: String) -> Error {
     Error::corrupt(
         format!("log stream {}", scan.stream),

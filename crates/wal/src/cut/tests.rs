@@ -1,4 +1,4 @@
-//! Every combination of facts, turned into scans and an anchor.
+//! Tests of the cut. For every combination of facts, the tests build scans and an anchor that show these facts.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,8 @@ fn block(pos: Pos, epoch: u64) -> BlockRef {
     }
 }
 
-/// Returns the scans of two streams. Both are valid up to the end of `HELD`, and the second has all the evidence.
+/// Returns the scans of two streams. Both streams are valid up to the end of `HELD`. Only the scan of the second stream
+/// contains evidence.
 fn scans_of(facts: Facts) -> [StreamScan; 2] {
     let scan = |number: u8| StreamScan {
         stream: StreamId(number),

@@ -1,19 +1,19 @@
 //! A restart's decision about the log, as one table of the facts that the scans and the anchor prove.
 //!
-//! The *candidate* is the higher of two epochs: the highest one that the log has in full, and the one for which the
-//! anchor vouches. Either the candidate becomes the durable epoch D, or evidence contradicts it and the database
-//! refuses to start. No acknowledged block is ever cut off.
+//! The *candidate* is the higher of two epochs: the highest complete epoch of the log, and the *vouched* epoch, which
+//! is the newest durable epoch in the anchor. Either the candidate becomes the durable epoch D, or evidence contradicts
+//! it and the database refuses to start. No acknowledged block is ever cut off.
 
-/// The origin of the highest epoch that the log's blocks show to be complete in every stream.
+/// The source of the log's highest complete epoch. An epoch is complete if every stream reaches the epoch's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Log {
-    /// It is the last epoch of the life before, because the newest life has completed none.
+    /// The epoch is the last one of the previous life, because no epoch of the newest life is complete.
     LifeBefore,
-    /// It is an epoch whose ends a block names.
+    /// The epoch belongs to the newest life. A block names the epoch's end in each stream.
     Ends,
 }
 
-/// The epoch for which the anchor vouches, compared with the highest epoch that the log has in full.
+/// The vouched epoch, compared with the highest complete epoch of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vouch {
     /// The vouched epoch is not higher.
@@ -25,19 +25,20 @@ pub(super) enum Vouch {
     Short,
 }
 
-/// The facts on which the decision depends.
+/// The facts for the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Facts {
     pub log: Log,
     pub vouch: Vouch,
     /// True if a block names a durable epoch above the candidate.
     pub proven_beyond: bool,
-    /// True if a valid block lies so far behind the end of its stream that a sync must have passed that end before the
-    /// block was written.
+    /// True if a valid block lies beyond the valid end of its stream, and farther than writes in flight can reach. Then
+    /// bytes after that end had been synced and are missing.
     pub out_of_reach: bool,
-    /// True if a block names an acknowledged epoch above the candidate, and the caller does not accept that loss.
+    /// True if a block names an acknowledged epoch above the candidate, and the caller does not accept the loss of that
+    /// epoch.
     pub acked_beyond: bool,
-    /// True if a block before the candidate's cut has an epoch above the candidate.
+    /// True if a block lies before the candidate's cut, but the block's epoch is above the candidate.
     pub stray: bool,
 }
 
@@ -46,25 +47,26 @@ pub(super) struct Facts {
 pub(super) enum Verdict {
     /// D is the last durable epoch of the life before. Nothing of the newest life is kept.
     KeepLifeBefore,
-    /// D is the highest epoch whose ends every stream reaches.
+    /// D is the log's highest complete epoch. A block names the epoch's ends, and every stream reaches its end.
     KeepEnds,
-    /// D is the epoch for which the anchor vouches.
+    /// D is the vouched epoch.
     KeepVouched,
-    /// Refused: the log ends before the epoch for which the anchor vouches.
+    /// Refused: the log ends before the vouched epoch.
     ShortOfVouched,
     /// Refused: a block proves that a higher epoch was durable.
     ProvenMissing,
-    /// Refused: a block proves that a sync passed the end of its stream.
+    /// Refused: a block proves that bytes beyond the valid end of its stream had been synced.
     SyncedMissing,
-    /// Refused: a block proves that a higher epoch was acknowledged, which only the mirror had.
+    /// Refused: a block proves that a higher epoch was acknowledged. Only the mirror had this epoch.
     AckedMissing,
     /// Refused: the order of epochs and positions is broken.
     Contradiction,
 }
 
 impl Facts {
-    /// Returns the verdict. Evidence of loss decides before a contradiction does, because its error says what is lost.
-    /// Of the evidence of loss the anchor's decides first, because it names the epochs.
+    /// Returns the verdict. Evidence of loss takes precedence over a contradiction, because an error about loss says
+    /// what is lost. Evidence from the anchor takes precedence over evidence from blocks, because the anchor names the
+    /// epochs.
     pub(super) fn decide(self) -> Verdict {
         let Facts {
             log,
@@ -130,11 +132,11 @@ impl Facts {
 pub(super) mod tests {
     use super::*;
 
-    /// The table has a row for each pair of log and vouch, and a column for each set of the other facts. Columns are in
-    /// groups of four: no fact, `s` stray, `a` acknowledged beyond, `as` both. The first group has only these facts.
-    /// The second group also has `o` out of reach, the third `p` proven beyond, and the last both. The letters: `b`
-    /// keep the life before, `e` keep ends, `v` keep vouched, `V` short of vouched, `P` proven missing, `S` synced
-    /// missing, `A` acknowledged missing, `C` contradiction.
+    /// The table has a row for each pair of `log` and `vouch`, and a column for each set of the other facts. In this
+    /// text, `s` means stray, `a` acknowledged beyond, `o` out of reach, and `p` proven beyond. Columns are in groups
+    /// of four: no fact, `s`, `a`, and both `s` and `a`. In the second group `o` is also true, in the third `p`, and in
+    /// the last both. In the table, `b` means keep the life before, `e` keep ends, `v` keep vouched, and `V` short of
+    /// vouched. `P` means proven missing, `S` synced missing, `A` acknowledged missing, and `C` contradiction.
     const TABLE: [(Log, Vouch, &str); 6] = [
         (Log::LifeBefore, Vouch::Reached, "bCAA SSSS PPPP PPPP"),
         (Log::LifeBefore, Vouch::Held, "vCAA SSSS PPPP PPPP"),

@@ -1,4 +1,5 @@
-//! The blocks of a life from the vouched position on, each taken from the disk or from a tail.
+//! The blocks of a life from the vouched position on. Each block is taken from the disk or from a *tail*: the newest
+//! part of the log, which a node of the mirror has kept.
 
 use perdura_base::limits::IN_FLIGHT_BYTES_MAX;
 use perdura_base::num::to_u64;
@@ -11,7 +12,7 @@ use crate::scan::OpenSegment;
 use crate::segment::SEGMENT_HEADER_BYTES;
 use crate::sizes::Span;
 
-/// The most bytes of one durable write, unless a single block is longer.
+/// The maximum length of one durable write, in bytes. A block longer than this is written alone.
 pub(super) const RUN_BYTES: u64 = IN_FLIGHT_BYTES_MAX / 2;
 
 /// One block of the chain.
@@ -29,16 +30,17 @@ pub(super) struct Link<'a> {
 /// The blocks from the vouched position on, without a gap.
 pub(super) struct Chain<'a> {
     links: Vec<Link<'a>>,
-    /// The position at which the last block ends.
+    /// The end position of the last block.
     pub end: Pos,
 }
 
 impl<'a> Chain<'a> {
-    /// Follows the blocks of the disk and of the tails from the vouched position on, and compares the two.
+    /// Follows the blocks of the disk and of the tails from the vouched position on. If a block is on the disk and in a
+    /// tail, compares the two copies.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if disk and tails differ, or if blocks are missing between a tail and the chain. The disk's
-    /// error.
+    /// [`Error::Corrupt`] for a difference between disk and tails, and for missing blocks between a tail and the chain.
+    /// The disk's error.
     pub fn gather(
         life: &DrainLife,
         segments: &[OpenSegment],
@@ -130,15 +132,15 @@ impl<'a> Chain<'a> {
         ))
     }
 
-    /// Returns the blocks to write: all blocks from the first one that the disk lacks or that may not be durable on it.
-    /// The result is empty if the disk lacks none.
+    /// Returns the blocks to write: all blocks from the first missing or doubtful block on. A doubtful block may not be
+    /// durable. The result is empty if the disk lacks no block.
     pub fn to_write(&self) -> &[Link<'a>] {
         let Some(missing) = self.links.iter().position(|link| !link.is_on_disk) else {
             return &[];
         };
         let on_disk = self.links.iter().rev().find(|link| link.is_on_disk);
         let top = on_disk.map_or(Pos(0), |last| last.end);
-        // A block is never written farther than this from the durable end of its stream.
+        // A block is never written farther than `IN_FLIGHT_BYTES_MAX` beyond the durable end of its stream.
         let durable = top.0.saturating_sub(IN_FLIGHT_BYTES_MAX);
         let doubtful = self.links.partition_point(|link| link.end.0 <= durable);
         let (kept, written) = self.links.split_at(missing.min(doubtful));

@@ -1,4 +1,4 @@
-//! Determines the valid part of each tail, and compares the tails.
+//! The log's tails that nodes have kept: the valid prefix of each tail, and the comparison of these prefixes.
 
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::{to_u64, to_usize};
@@ -16,9 +16,10 @@ pub(super) struct Kept<'a> {
     pub holder: &'a str,
     pub from: Pos,
     bytes: &'a [u8],
-    /// The positions of the blocks, followed by the end of the last one.
+    /// The start of each block, followed by the end of the last block.
     bounds: Vec<Pos>,
-    /// Why the prefix ends, and the length of the whole tail in bytes. `None` if the whole tail is valid.
+    /// The fault that ends the valid prefix, and the length of the whole tail in bytes. `None` if the whole tail is
+    /// valid.
     why: Option<(String, usize)>,
 }
 
@@ -57,7 +58,7 @@ impl<'a> Kept<'a> {
         Ok(kept)
     }
 
-    /// Returns the length of the block with which `rest` begins, or why that block is not valid.
+    /// Returns the length of the block at the start of `rest`. The inner error says why the block is not valid.
     fn next_len(&self, life: &DrainLife, rest: &[u8]) -> Result<Result<u64, String>> {
         let at = self.end();
         let is_position = (life.start.0..POS_MAX).contains(&at.0);
@@ -118,12 +119,12 @@ impl<'a> Kept<'a> {
         &self.bytes[to_usize(from.0 - self.from.0)..to_usize(end.0 - self.from.0)]
     }
 
-    /// Describes the place of the tail for an error.
+    /// Returns words for an error message that name the tail: its stream, and the node that kept it.
     pub fn place(&self, life: &DrainLife) -> String {
         format!("log stream {} in the copy of {}", life.stream, self.holder)
     }
 
-    /// Describes the part of the tail that is not valid; `None` if all of it is.
+    /// Describes the invalid part of the tail. Returns `None` if the whole tail is valid.
     pub fn note(&self) -> Option<String> {
         let (why, bytes) = self.why.as_ref()?;
         Some(format!(
@@ -137,10 +138,10 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// Checks that the tails have the same bytes wherever they overlap.
+/// Checks that the tails have equal bytes in overlapping parts.
 ///
 /// # Errors
-/// [`Error::Corrupt`], which names both holders and the position.
+/// [`Error::Corrupt`] if two tails differ. The error names the position and the two holders of the tails.
 pub(super) fn compare(life: &DrainLife, kept: &[Kept<'_>]) -> Result<()> {
     for (number, one) in kept.iter().enumerate() {
         for other in &kept[number + 1..] {
@@ -159,7 +160,7 @@ pub(super) fn compare(life: &DrainLife, kept: &[Kept<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the error for two places that have different bytes at a position.
+/// Returns the error for different bytes at position `at`, in the tail `one` and in the copy that `other` names.
 pub(super) fn differs(life: &DrainLife, one: &Kept<'_>, other: &str, at: Pos) -> Error {
     Error::corrupt(
         one.place(life),

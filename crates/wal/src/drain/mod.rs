@@ -1,28 +1,29 @@
 //! The drain: a takeover writes the blocks that other nodes have kept in memory.
 //!
-//! A log with a mirror may acknowledge transactions that its disk does not have. If its writer fails, a takeover
-//! collects the *tails* of a life's streams that nodes have kept. It writes the blocks that the disk lacks to the
-//! segments of that life. Then comes the ordinary restart, which knows no nodes: to it the log looks as if its flusher
-//! had written these blocks. `docs/formats/segment.md` has the rules, under *What a takeover writes*.
+//! A log with a mirror may acknowledge transactions that its disk does not have. If the log's writer fails, a takeover
+//! follows. For each stream of the writer's life, the takeover collects the *tails* that nodes have kept. The takeover
+//! writes the missing blocks to the life's segments. Then an ordinary restart runs. The restart does not use the nodes,
+//! and finds the log as if the flusher had written these blocks. `docs/formats/segment.md` has the rules, under *What a
+//! takeover writes*.
 //!
 //! ```text
-//! tails ──longest valid prefix──► kept ──compared with each other and with the disk──► chain ──► durable writes
+//! tails ──longest valid prefix──► kept ──compared, also with the disk──► chain ──► durable writes
 //! ```
-//! The *chain* has the life's blocks from the vouched position on, without a gap; each comes from the disk or from a
-//! tail. It is complete before the first write. Then all blocks from the first one that the disk lacks are written, in
-//! order.
+//! The *chain* contains the life's blocks from the vouched position on, without a gap. Each block comes from the disk
+//! or from a tail. The chain is complete before the first write. Then the drain writes, in order, the first block that
+//! the disk lacks and all blocks after it.
 //!
 //! # Invariants
-//! * Nothing is written before all tails agree with each other and with the disk.
+//! * Nothing is written before all tails and the disk agree.
 //! * Each write is durable before the next one begins, and no block is written beyond the range that may be in flight.
 //!   So an interrupted drain leaves a state that a crash of a flusher could also leave.
 //! * A drain changes no byte of a block that is whole on disk. So it works after any number of interrupted drains.
 //!
 //! # Deviations
 //! A block that is whole on disk may have been in flight when the writer stopped. Reading it does not prove that it is
-//! durable. If later blocks are to be written, that block is first written again with the same bytes. Otherwise a power
-//! failure could lose it and keep blocks so far behind it that a restart would report the hole as damage. At most the
-//! bytes that may be in flight are written twice.
+//! durable. Before the drain writes later blocks, it writes this block again, unchanged. Otherwise a power failure
+//! could lose this block but keep later blocks. If the later blocks were far from the hole, a restart would report
+//! damage. The limit for bytes in flight also limits the bytes that the drain writes again.
 
 mod chain;
 mod kept;
@@ -43,12 +44,12 @@ use chain::Chain;
 use kept::Kept;
 use write::Writer;
 
-/// One stream of the life that is drained, as the anchor describes it.
+/// The facts from the anchor about one stream of the life to drain.
 #[derive(Debug, Clone)]
 pub struct DrainLife {
     /// The uuid of the database.
     pub uuid: Uuid,
-    /// The life whose blocks are drained.
+    /// The life to drain.
     pub incarnation: Incarnation,
     /// The stream.
     pub stream: StreamId,
@@ -56,18 +57,18 @@ pub struct DrainLife {
     pub streams: u8,
     /// The sizes of the database's segments.
     pub sizes: SegmentSizes,
-    /// The position at which the life starts in this stream.
+    /// The life's start in this stream.
     pub start: Pos,
-    /// The position up to which the anchor vouches for the stream, or the life's start if that is farther. Nothing
-    /// before it is compared or written.
+    /// The later of two positions: the position that the anchor vouches for, and the life's start. The drain neither
+    /// compares nor writes blocks before this position.
     pub vouched: Pos,
 }
 
 impl History {
-    /// Returns the facts from the history that a drain of the newest life needs for one stream.
+    /// Returns the facts that a drain of one stream needs about the newest life.
     ///
     /// # Panics
-    /// Panics if there is no such stream.
+    /// Panics if the stream does not exist.
     #[must_use]
     pub fn drain_life(&self, stream: StreamId) -> DrainLife {
         let s = usize::from(stream.0);
@@ -105,9 +106,9 @@ pub struct Drained {
     pub end: Pos,
     /// The number of blocks written.
     pub blocks: u64,
-    /// The bytes of the blocks written.
+    /// The number of bytes in the blocks written.
     pub bytes_written: u64,
-    /// Describes the parts of the tails that were not valid, and why.
+    /// Descriptions of the invalid parts of the tails. Each description says why the part is not valid.
     pub notes: Vec<String>,
 }
 
@@ -120,7 +121,7 @@ impl DrainLife {
         }
     }
 
-    /// Opens the existing segments of this life.
+    /// Opens the existing segments of the stream in this life.
     fn segments(&self, disk: &dyn Disk) -> Result<Vec<OpenSegment>> {
         let lives = Lives {
             uuid: self.uuid,
@@ -132,7 +133,7 @@ impl DrainLife {
         };
         let mut segments = open_segments(disk, &lives, self.stream)?;
         for segment in &mut segments {
-            // The fault is an error here, because the drain may have to write to this segment.
+            // A wrong file size is an error here, because the drain may have to write to this segment.
             if let Some(fault) = segment.size_fault.take() {
                 return Err(fault);
             }
@@ -147,15 +148,16 @@ impl DrainLife {
     }
 }
 
-/// Writes the blocks of a life that `tails` have and the stream's disk lacks.
+/// Completes the stream of `life` on disk: writes the missing blocks from `tails`.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if two places have different blocks at one position, or if blocks are missing before a tail. In
-/// these cases nothing was written. [`Error::Stopped`] if a write or sync failed. [`Error::Fenced`] if another process
-/// owns the disk. The disk's error if it has no space: a later drain with the same tails completes the work.
+/// [`Error::Corrupt`] if two tails, or a tail and the disk, have different blocks at one position. [`Error::Corrupt`]
+/// also if blocks before a tail are missing. In these cases nothing was written. [`Error::Stopped`] if a write or sync
+/// failed. [`Error::Fenced`] if another process owns the disk. The disk's error if the disk has no space. A later drain
+/// with these tails completes the work.
 ///
 /// # Panics
-/// Panics if the database does not have the stream, or if the vouched position is before the life's start.
+/// Panics if the stream does not exist or the vouched position is before the life's start.
 pub fn drain(disk: &Arc<dyn Disk>, life: &DrainLife, tails: &[KeptTail<'_>]) -> Result<Drained> {
     assert!(life.stream < StreamId(life.streams), "a stream of the log");
     assert!(

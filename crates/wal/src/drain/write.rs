@@ -23,7 +23,7 @@ pub(super) struct Writer<'a> {
     life: &'a DrainLife,
     /// The segments that already existed.
     found: Vec<OpenSegment>,
-    /// The shelf; opened only if a segment must be created.
+    /// The stream's files on the disk. The shelf is opened only if a segment must be created.
     shelf: Option<SegmentShelf>,
     current: Option<Segment>,
 }
@@ -75,8 +75,8 @@ impl<'a> Writer<'a> {
         written.map_err(stopping)
     }
 
-    /// Returns the segment with this span, and creates it if it does not exist. On return its header and the mark in
-    /// the segment before it are durable.
+    /// Returns the segment with this span, and creates it if it does not exist. On return the segment's header is
+    /// durable. So is the mark *followed* in the preceding segment, which says that a next segment exists.
     fn enter(&mut self, span: Span) -> Result<Segment> {
         if let Some(current) = self.current.as_ref().filter(|current| current.span == span) {
             return Ok(current.clone());
@@ -133,7 +133,7 @@ impl<'a> Writer<'a> {
                     life: self.life.start,
                     has_deposed: true,
                 };
-                // Here every segment counts as live: only the restart decides which ones are void.
+                // Every segment counts as live here, because only the restart decides which segments are void.
                 none.insert(SegmentShelf::open(Arc::clone(self.disk), owner, |_| true)?)
             }
         };
@@ -154,7 +154,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Reads the bytes of a block that no tail has.
+/// Reads a block from the disk again, because no tail has it.
 fn read_again(segment: &Segment, link: &Link<'_>, into: &mut [u8]) -> Result<()> {
     let offset = SEGMENT_HEADER_BYTES + (link.pos.0 - segment.span.start.0);
     read_exact_at(segment.file.as_ref(), offset, into)?;

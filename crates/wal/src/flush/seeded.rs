@@ -1,4 +1,4 @@
-//! Seeded bugs of the flusher that need more than a condition; see [`perdura_base::flaw`].
+//! Seeded bugs of the flusher that need more code than a condition; see [`perdura_base::flaw`].
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Result};
@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::flusher::FlushState;
 
 impl FlushState {
-    /// Writes the refused block that was counted as durable too early.
+    /// Writes a refused block late. The block was already counted as durable.
     pub(super) fn write_late(&mut self) -> Result<()> {
         match self.late.take() {
             Some((file, at, bytes)) => file.write_at(at, &bytes),
@@ -18,7 +18,7 @@ impl FlushState {
     }
 }
 
-/// Seeded bug: seals a block again when it is written, so that it names the D of that moment.
+/// Seeded bug: when a block is written, seals the block again with the current D.
 pub(super) fn seal_anew(parts: &mut [Part], durable: Epoch) {
     if let Some(part) = parts.last_mut()
         && armed(Flaw::SealedAnew)

@@ -126,7 +126,7 @@ fn a_mirror_may_be_ahead_of_the_disk_and_behind_it() {
     assert_eq!(wal.durable(Rung::Mirror), Epoch(2), "an end passed before");
     hold(&wal, 0);
     assert_eq!((wal.durable(Rung::Mirror), kept()), (Epoch(3), 0));
-    // When the mirror is ahead, D of the disk does not change.
+    // D of the disk does not change while the mirror is ahead.
     seal(&wal);
     hold(&wal, 0);
     assert_eq!(wal.durable(Rung::Mirror), Epoch(4));

@@ -1,4 +1,4 @@
-//! A cursor returns everything that was appended and is durable, whatever else happens to the log.
+//! A cursor returns all durable frames, whatever happens to the log.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const STREAMS: u8 = 2;
 /// A reader of one stream that keeps what it has read, as an archiver does.
 struct Reader {
     cursor: LogCursor,
-    /// The bodies that were read since the last whole frame.
+    /// The bytes read after the last whole frame. They are the beginning of the next frame.
     bytes: Vec<u8>,
     groups: Vec<(Epoch, Vec<u8>)>,
 }
@@ -61,7 +61,7 @@ struct World {
     disk: Arc<SimDisk>,
     history: History,
     wal: Wal,
-    /// For each stream, the groups that its reader must return: those that were appended and have not become void.
+    /// For each stream, the appended groups that are not void. The reader must return these groups.
     appended: Vec<Vec<(Epoch, Vec<u8>)>>,
     readers: Vec<Reader>,
     truncated: usize,
@@ -117,8 +117,8 @@ impl World {
         }
     }
 
-    /// Checks that the groups read are a prefix of the groups appended. If `all` is set, they must be all durable
-    /// groups.
+    /// Checks that the groups read are a prefix of the groups appended. If `all` is set, all durable groups must have
+    /// been read.
     fn check(&self, s: usize, all: bool) {
         let read = &self.readers[s].groups;
         assert!(self.appended[s].starts_with(read), "stream {s}");
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// Replaces a reader whose position was truncated by one that begins at the durable end.
+    /// Replaces a reader at a truncated position with a new reader at the durable end.
     fn restart_reader(&mut self, stream: u8) {
         let s = usize::from(stream);
         let durable = self.wal.durable_end(Rung::Disk);
@@ -164,8 +164,8 @@ impl World {
         })
     }
 
-    /// Truncates at the position of a reader, or at a random position before the end of the last durable block. The
-    /// anchor vouches for everything durable.
+    /// Truncates each stream at its reader's position or at a random later position, but always before the durable end.
+    /// The anchor vouches for everything durable.
     fn truncate(&mut self) {
         self.history.vouched = self.wal.durable_end(Rung::Disk);
         let ends = &self.history.vouched.ends;
@@ -213,7 +213,7 @@ impl World {
         self.lives += 1;
     }
 
-    /// Decides the cut as a restart does. It scans only the newest life, because older ones may be truncated.
+    /// Decides the cut as a restart does. The scan reads only the newest life, because older lives may be truncated.
     fn decide(&self) -> perdura_wal::Cut {
         let life = self.disk.life();
         let scans: Vec<_> = (0..STREAMS)

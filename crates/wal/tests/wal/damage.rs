@@ -27,7 +27,7 @@ fn small_log(beacon: bool) -> (Arc<SimDisk>, History) {
     (disk, anchor)
 }
 
-/// Returns the number of epochs that survive, or the error that a scan reports.
+/// Returns the number of surviving epochs, or the scan's error.
 fn outcome(disk: &Arc<SimDisk>, anchor: &History) -> Result<usize, Error> {
     let (scans, cut) = scan(disk, anchor)?;
     let all = groups(&scans, 0, Direction::Forward);
@@ -134,7 +134,7 @@ fn a_failed_sync_stops_the_log_for_good() {
 #[test]
 fn a_log_that_another_process_owns_stops_for_good_and_never_as_after_a_failure() {
     use perdura_device::FaultPlan;
-    // The first write of the plan is a segment's header, the second is a write of all blocks.
+    // The first write after the plan is set is a segment's header. The second is a write of all blocks.
     for nth in 1..=2 {
         let disk = SimDisk::new(5);
         let wal = open(&disk, &anchor(1), 1);
@@ -167,7 +167,7 @@ fn a_log_that_another_process_owns_stops_for_good_and_never_as_after_a_failure()
     }
 }
 
-/// A lost file leaves no damaged byte. So the segment before it must be marked as followed.
+/// A lost file leaves no damaged byte. So the preceding segment must be marked as followed.
 #[test]
 fn a_lost_segment_is_noticed_wherever_it_was() {
     let disk = SimDisk::new(7);
@@ -196,8 +196,8 @@ fn a_lost_segment_is_noticed_wherever_it_was() {
     }
 }
 
-/// A review found this. The search for evidence ended at a fixed distance behind the gap. So an epoch larger than that
-/// distance hid everything after it.
+/// A review found this bug. After a gap in the log, a scan searches for blocks that prove damage. The search ended at a
+/// fixed distance after the gap. So an epoch larger than this distance hid all later epochs.
 #[test]
 fn damage_within_an_epoch_larger_than_the_search_is_no_torn_tail() {
     let disk = SimDisk::new(8);
@@ -223,7 +223,7 @@ fn damage_within_an_epoch_larger_than_the_search_is_no_torn_tail() {
     assert!(matches!(scan(&disk, &anchor), Err(Error::Corrupt(_))));
 }
 
-/// A review found this: a log that had failed while it was idle admitted further writes.
+/// A review found this bug: a log failed while idle, and then admitted further writes.
 #[test]
 fn a_log_that_has_failed_admits_nothing() {
     let disk = SimDisk::new(10);

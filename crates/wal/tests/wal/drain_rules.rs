@@ -1,4 +1,4 @@
-//! The parts of tails that a takeover uses, and the tails that it refuses.
+//! The rules of a takeover for tails that nodes have kept. They say which parts are used, and which tails are refused.
 
 use perdura_base::checksum::crc32c;
 use perdura_base::{Error, Incarnation, Pos, Uuid};
@@ -83,7 +83,7 @@ fn rot_and_a_cut_in_a_tail_end_it_at_the_block_before() {
             drained.notes
         );
         assert!(drained.notes.iter().all(|note| note.contains("node a")));
-        // The tail of another node continues where this one ends.
+        // The tail of another node continues where the first drain ended.
         let other = left.tail("b", drained.end, left.end());
         assert_eq!(left.drain(&[other]).unwrap().end, left.end());
         left.check_whole();
@@ -122,7 +122,7 @@ fn a_segment_that_another_one_follows_says_so_after_a_drain_too() {
     assert!(is_followed());
 }
 
-/// Returns another log of the same life, with other blocks.
+/// Returns another log of the same life. Its blocks differ from the blocks of [`left`].
 fn other() -> Left {
     leave(Work::small(9, 1), CrashProfile::Nothing)
 }

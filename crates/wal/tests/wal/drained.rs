@@ -15,19 +15,19 @@ use crate::setup::{SEGMENT_BYTES, anchor, open_with};
 
 pub const STREAM: StreamId = StreamId(0);
 
-/// The remains of a failed writer: its disk, and all blocks that it had sealed.
+/// The remains of a failed writer: the disk and all sealed blocks.
 pub struct Left {
     pub disk: Arc<SimDisk>,
     pub history: History,
     /// The bytes of the stream from its start.
     pub all: Vec<u8>,
-    /// The positions of the stream's blocks, followed by the end of the last one.
+    /// The start of each block of the stream, followed by the end of the last block.
     pub bounds: Vec<Pos>,
-    /// The position up to which the disk had the stream when the writer stopped.
+    /// The stream's end on disk when the writer stopped.
     pub synced: Pos,
 }
 
-/// The settings of a writer, and the point at which it stops.
+/// The settings and the stopping point of a writer.
 #[derive(Clone, Copy)]
 pub struct Work {
     pub seed: u64,
@@ -35,7 +35,7 @@ pub struct Work {
     pub block_bytes_max: usize,
     /// The approximate number of bytes appended.
     pub bytes: usize,
-    /// The operation during the copy to disk at which the writer loses power.
+    /// The number of disk operations before the power failure, counted from the start of the second copy to disk.
     pub cut_after_ops: u64,
 }
 
@@ -51,7 +51,8 @@ impl Work {
     }
 }
 
-/// Appends one half and copies it to disk, appends and seals the other half, then copies that until the power fails.
+/// Appends half of the bytes and copies them to disk. Then appends and seals the second half, and copies until the
+/// power fails.
 pub fn leave(work: Work, profile: CrashProfile) -> Left {
     let disk = SimDisk::new(work.seed);
     let mut rng = fastrand::Rng::with_seed(work.seed);
@@ -166,7 +167,7 @@ impl Left {
         scan
     }
 
-    /// Checks that the disk has every block, byte by byte, and nothing that a flusher could not have left.
+    /// Checks every block on disk, byte by byte. The disk must be in a state that a flusher could leave.
     pub fn check_whole(&self) {
         let scan = self.scan();
         assert_eq!(scan.valid_end, self.end());
@@ -178,7 +179,7 @@ impl Left {
         }
     }
 
-    /// Returns the path of the segment that contains a position, and the offset in that file.
+    /// Returns the path of the segment that contains a position, and the position's offset in this file.
     pub fn place(&self, pos: Pos) -> (String, u64) {
         let start = self.history.segments.span_at(Pos(0), pos).start;
         let id = SegmentId {
@@ -198,8 +199,8 @@ impl Left {
         bytes
     }
 
-    /// Drains with a power failure at every `step`-th I/O, then drains again and checks the durable contents. Returns
-    /// the number of power failures.
+    /// Repeats a drain, and cuts the power `step` I/Os later each time. After each power failure, drains again and
+    /// checks the durable contents. Returns the number of power failures.
     fn interrupted_everywhere(
         &self,
         before: &SimSnapshot,
@@ -265,7 +266,7 @@ fn a_drain_that_is_interrupted_at_any_io_is_completed_by_the_next_one() {
     );
 }
 
-/// The drain finds a block that was in flight when the writer was killed and that is not durable.
+/// The drain finds a block that was in flight at the writer's death and is not durable.
 #[test]
 fn a_drain_of_more_than_may_be_in_flight_leaves_no_block_too_far_behind_a_hole() {
     let work = Work {

@@ -1,6 +1,5 @@
-//! A source returns whole durable epochs of all streams, the same that the scan of a restart finds. This must be so
-//! with writes in flight, with epochs that are closed in some streams only, with epochs that a crash has made void, and
-//! across lives.
+//! A source returns exactly the epochs that a restart's scan finds: whole, durable, and of all streams. The cases are
+//! writes in flight, epochs closed in only some streams, epochs voided by a crash, and several lives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ struct Whole {
     wall_us: u64,
 }
 
-/// The contents of an archive: the epochs that have ended, and the frames of the epoch that is being read.
+/// The contents of an archive: the ended epochs, and the frames of the current epoch.
 #[derive(Default)]
 struct Archive {
     epochs: BTreeMap<Epoch, Whole>,
@@ -40,7 +39,7 @@ struct World {
     wal: Wal,
     source: EpochSource,
     archive: Archive,
-    /// The position at which the source of a later life begins. An archive run stored it, possibly long ago.
+    /// The position from which a source continues after a restart. The archive stored it, possibly long ago.
     saved: EpochEnds,
     /// The epochs that became void in each restart.
     void: Vec<std::ops::RangeInclusive<Epoch>>,
@@ -121,7 +120,8 @@ impl World {
         }
     }
 
-    /// Takes some steps of the source. When it reports that it is idle, compares the returned epochs.
+    /// Takes at most `steps` steps of the source. Fails if a returned epoch is void or not durable. When the source is
+    /// idle, checks that it has reached the durable end.
     fn read(&mut self, steps: usize) -> Result<(), String> {
         let durable = self.wal.durable_end(Rung::Disk);
         let mut places = BTreeMap::new();
@@ -192,7 +192,7 @@ impl World {
         Ok(())
     }
 
-    /// Opens a new source, as an archive does that knows only what it has stored.
+    /// Opens a new source at the saved position. Forgets all later epochs, as if the archive had not stored them.
     fn resume(&mut self) {
         self.source = source(&self.disk, &self.history, &self.saved);
         let kept = |epoch: &Epoch, _: &mut Whole| *epoch <= self.saved.epoch;
@@ -200,8 +200,8 @@ impl World {
         self.archive.open.clear();
     }
 
-    /// Checks that the source has returned what a scan of the whole log finds. Compares the epochs up to the last one
-    /// that has ended, and at least up to `at_least`.
+    /// Checks that the source has returned what a scan of the whole log finds. Compares the epochs up to the last ended
+    /// epoch, and at least up to `at_least`.
     fn check(&self, scans: &[StreamScan], at_least: Epoch) -> Result<(), String> {
         let mut found = scanned(scans);
         let ended = self.archive.epochs.keys().next_back().copied();
@@ -227,7 +227,7 @@ impl World {
     }
 }
 
-/// Returns the epochs up to the cut, with their frames, ends and moments.
+/// Returns the epochs up to the cut, each with its frames, its ends and its wall-clock time.
 fn scanned(scans: &[StreamScan]) -> BTreeMap<Epoch, Whole> {
     let mut epochs: BTreeMap<Epoch, Whole> = BTreeMap::new();
     for block in scans.iter().flat_map(|scan| &scan.blocks) {
@@ -262,8 +262,8 @@ fn scanned(scans: &[StreamScan]) -> BTreeMap<Epoch, Whole> {
     epochs
 }
 
-/// Runs a random history. The error names an epoch that the source returned although a restart would not keep it, or
-/// that the source missed.
+/// Runs a random history. The error names a returned epoch that a restart would not keep, or an epoch missing from the
+/// source.
 fn history(seed: u64) -> Result<Counts, String> {
     let mut world = World::new(seed);
     for _ in 0..200 {
@@ -289,7 +289,7 @@ fn history(seed: u64) -> Result<Counts, String> {
     let Archive { epochs, open } = &world.archive;
     assert!(open.is_empty(), "the last epoch has ended");
     let clocks: Vec<u64> = epochs.values().map(|whole| whole.wall_us).collect();
-    // Every epoch has a moment from the clocks that its source has seen.
+    // No epoch lacks a moment.
     assert!(clocks.iter().all(|clock| *clock > 0));
     let frames = epochs.values().flat_map(|whole| whole.frames.values());
     let long = |frame: &&(u8, Vec<u8>)| frame.1.len() > 8192;
@@ -347,7 +347,7 @@ fn seeded_bugs_of_what_is_archived_are_caught() {
     }
 }
 
-/// Two streams. Of one epoch, one stream has its part durable and the other does not.
+/// The log has two streams. An epoch is durable in only one stream.
 #[test]
 fn an_epoch_that_one_stream_does_not_hold_is_not_read_and_void_after_the_crash() {
     let disk = SimDisk::new(1);

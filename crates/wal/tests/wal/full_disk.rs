@@ -1,4 +1,4 @@
-//! A log whose disk is full, or that has too few files: which writes are accepted, wait, or are refused.
+//! A log with a full disk or too few files: accepted, waiting and refused writes.
 
 use perdura_base::{Error, Gsn, StreamId};
 use perdura_device::{CrashProfile, SimDisk};
@@ -60,7 +60,7 @@ fn a_full_disk_holds_blocks_back_and_lets_them_go_when_space_returns() {
     assert!(wal.is_idle());
 }
 
-/// A review found this: after the disk had been full, the log did not use segments that a checkpoint had freed.
+/// A review found this bug: after the disk had been full, the log did not use segments that a checkpoint had freed.
 #[test]
 fn segments_freed_while_the_disk_is_full_let_writes_go_on() {
     use perdura_device::FaultPlan;
@@ -93,11 +93,12 @@ fn segments_freed_while_the_disk_is_full_let_writes_go_on() {
     assert!(wal.is_idle());
 }
 
-/// A copy-on-write file system may find no space for an overwrite, even after it has written a part of it.
+/// A copy-on-write file system may refuse an overwrite for lack of space, even after a part of the overwrite was
+/// written.
 #[test]
 fn a_block_refused_for_want_of_space_is_written_again_before_anything_behind_it_counts() {
     use perdura_device::FaultPlan;
-    // The loop ends with a turn that makes fewer than `nth` writes, so that none is refused.
+    // The loop ends with an iteration that makes fewer than `nth` writes, so that no write is refused.
     for nth in 1.. {
         let (disk, anchor) = (SimDisk::new(nth), anchor(1));
         let wal = open(&disk, &anchor, 1);
@@ -108,7 +109,8 @@ fn a_block_refused_for_want_of_space_is_written_again_before_anything_behind_it_
             ..FaultPlan::default()
         });
         let mut refused = 0;
-        // The data is longer than a segment. So the header of the next segment and the mark before it are refused too.
+        // The data is longer than a segment. So the next segment's header and the preceding segment's mark are refused
+        // too.
         for value in 2..30 {
             append(&wal, 0, &[value; 3000]);
             wal.close_epoch();
@@ -148,8 +150,8 @@ fn a_block_refused_for_want_of_space_is_written_again_before_anything_behind_it_
     }
 }
 
-/// A review found this. The preparing thread detected a full disk, but small segments had been used up before that. So
-/// writes were accepted that then waited for space.
+/// A review found this bug. If segments were small, they were used up before the preparing thread detected the full
+/// disk. So the log accepted writes that then waited for space.
 #[test]
 fn no_write_is_accepted_that_waits_for_space_however_small_the_segments_are() {
     use perdura_device::FaultPlan;
@@ -238,7 +240,7 @@ fn where_a_thread_prepares_segments_writers_are_held_back_until_it_has() {
     assert!(wal.is_idle());
 }
 
-/// A restart begins again with the smallest size, possibly on a disk that large spares have filled.
+/// After a restart, the log first needs segments of the smallest size. Large spare files may have filled the disk.
 #[test]
 fn spares_of_sizes_that_are_not_needed_make_way_on_a_full_disk() {
     use perdura_device::{Disk, FaultPlan};
@@ -275,7 +277,8 @@ fn spares_of_sizes_that_are_not_needed_make_way_on_a_full_disk() {
     assert!(wal.is_idle() && wal.is_disk_full());
 }
 
-/// A review found this: the trouble of one stream was cleared when another stream succeeded.
+/// A review found this bug. One stream could not write because the disk was full. When another stream wrote
+/// successfully, the log no longer reported the first stream's failure.
 #[test]
 fn the_trouble_of_a_stream_lasts_until_that_stream_is_out_of_it() {
     use perdura_device::{Clock, Disk, FaultPlan, ManualClock};
@@ -328,7 +331,7 @@ fn the_trouble_of_a_stream_lasts_until_that_stream_is_out_of_it() {
     assert!(wal.is_idle() && !wal.is_short());
     wal.admit(StreamId(0), 1).unwrap();
 
-    // A failure to name a file is not a trouble of preparing, and it lasts until a file has been named.
+    // A failure to name a file is another trouble than a failure to prepare one. It lasts until a file has been named.
     disks[1].set_plan(FaultPlan {
         fail_name_at: Some(2),
         ..FaultPlan::default()
@@ -348,8 +351,8 @@ fn the_trouble_of_a_stream_lasts_until_that_stream_is_out_of_it() {
     assert!(short == 1 && wal.is_idle() && !wal.is_short());
 }
 
-/// A review found this. Once the existing files had room for the common write, a writer that needed more had to wait
-/// for ever.
+/// A review found this bug. On a full disk, the existing files had enough room for a usual write. A writer that needed
+/// more room was not refused, and waited for ever.
 #[test]
 fn a_writer_that_needs_more_than_a_full_disk_can_give_is_refused_and_not_held_back_for_ever() {
     use perdura_device::FaultPlan;
@@ -378,8 +381,8 @@ fn a_writer_that_needs_more_than_a_full_disk_can_give_is_refused_and_not_held_ba
     wal.admit(s, 400_000).unwrap();
 }
 
-/// The engine found this on a faulty disk. Writes were refused because a header had been refused, so no write could
-/// show that there was space again.
+/// A test of the engine on a faulty disk found this bug. After the full disk had refused a segment's header, the log
+/// refused all writes. So no write could show that the disk had space again.
 #[test]
 fn a_header_that_was_refused_and_is_written_refuses_no_write_any_more() {
     use perdura_device::FaultPlan;
@@ -398,7 +401,7 @@ fn a_header_that_was_refused_and_is_written_refuses_no_write_any_more() {
             ..FaultPlan::default()
         });
         for _ in 0..6 {
-            // The thread that prepares files repeats both steps.
+            // The thread that prepares files repeats these two steps.
             for step in [wal.prepare_segment(stream, &|| {}), wal.place_ahead(stream)] {
                 assert!(step.is_ok() || step.is_err_and(|error| error.is_disk_full()));
                 refused += u32::from(wal.admit(stream, 100).is_err());

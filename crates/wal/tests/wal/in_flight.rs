@@ -1,5 +1,5 @@
-//! Several writes in flight, which complete in any order: which of them count, what a restart finds, and what each
-//! failure causes.
+//! Several writes in flight that complete in any order. The tests check which writes make epochs durable, what a
+//! restart finds, and the effect of each failure.
 
 use std::any::Any;
 use std::io::ErrorKind;
@@ -25,7 +25,7 @@ pub(crate) struct Held {
     done: Vec<Completed>,
 }
 
-/// A disk that holds its durable writes until the test completes them.
+/// A disk that completes durable writes only on the test's request.
 struct HeldDisk(MemDisk, Arc<Mutex<Held>>);
 
 struct HeldQueue(Arc<Mutex<Held>>);
@@ -122,14 +122,15 @@ impl Disk for HeldDisk {
     }
 }
 
-/// Returns a disk that holds its durable writes, and those writes.
+/// Returns a disk that holds its durable writes, and the list of the held writes.
 pub(crate) fn held_disk() -> (Arc<dyn Disk>, Arc<Mutex<Held>>) {
     let held = Arc::new(Mutex::new(Held::default()));
     let disk = Arc::new(HeldDisk(MemDisk::new(), Arc::clone(&held)));
     (disk, held)
 }
 
-/// Returns a log on a disk that holds its writes. `count` writes are in flight, each of one epoch.
+/// Returns a log with `count` writes in flight. Each write has one epoch. The disk completes a write only when the test
+/// requests it.
 fn with_in_flight(count: u8) -> (Arc<dyn Disk>, Wal, Arc<Mutex<Held>>) {
     let (disk, held) = held_disk();
     let wal = open_on(Arc::clone(&disk), &anchor(1), 1);

@@ -1,4 +1,5 @@
-//! The log from outside: everything that was written is read back, and damage is not mistaken for an expected end.
+//! Tests that use only the log's public interface. All written frames must be read back, and damage must not be
+//! mistaken for an expected end.
 
 mod cursor;
 mod damage;

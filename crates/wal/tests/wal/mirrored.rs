@@ -28,7 +28,8 @@ fn options(anchor: &History, block_bytes_max: usize, tail_bytes_max: u64) -> Wal
     }
 }
 
-/// Returns a log of one stream, with blocks of up to 4 MiB and a tail of 24 MiB, on a disk that holds its writes.
+/// Returns a log of one stream. A block has at most 4 MiB, and the tail has 24 MiB. The disk completes a write only
+/// when the test requests it.
 fn long_log() -> (Arc<dyn Disk>, Wal, Arc<Mutex<Held>>) {
     let (disk, held) = held_disk();
     let mut anchor = anchor(1);
@@ -39,7 +40,7 @@ fn long_log() -> (Arc<dyn Disk>, Wal, Arc<Mutex<Held>>) {
     (disk, wal, held)
 }
 
-/// Appends a block of `mib` MiB in an epoch by itself.
+/// Appends a block of `mib` MiB in an epoch that has no other block.
 fn append_block(wal: &Wal, mib: usize) {
     let none = PartitionSet::empty();
     let payload = vec![7; (mib << 20) - block::HEADER_BYTES - 8];
@@ -133,9 +134,9 @@ fn a_full_tail_pushes_back_like_a_full_queue() {
     }
 }
 
-/// Returns a mirrored log of two streams. The disk has the first two epochs in both streams, and the third one in only
-/// one stream. The disk also has a block of the fourth epoch, which was sealed when the mirror had the third epoch in
-/// both streams.
+/// Returns a mirrored log of two streams. The disk has the first two epochs in both streams, and the third epoch in
+/// only one stream. The disk also has a block of the fourth epoch. When this block was sealed, the mirror had the third
+/// epoch in both streams.
 fn with_loss() -> (Arc<SimDisk>, History) {
     let disk = SimDisk::new(5);
     let anchor = anchor(2);
@@ -186,7 +187,7 @@ fn a_restart_that_ends_before_an_epoch_that_was_acknowledged_is_refused_unless_i
     }
     let cut = decide_cut(&anchor, &found, None, true).unwrap();
     assert_eq!((cut.durable, cut.lost_to), (Epoch(2), Some(Epoch(3))));
-    // The blocks that the life before wrote beyond its cut no longer count.
+    // The blocks that the previous life wrote beyond its cut no longer count.
     let epoch = next_life(&mut anchor, &cut);
     let wal = open_with(life, &anchor, epoch, options(&anchor, 8192, 1 << 20));
     append(&wal, 0, b"after");

@@ -7,8 +7,8 @@ use perdura_wal::block::HEADER_BYTES;
 
 use crate::setup::{anchor, append, flush, open, scan};
 
-/// A newer build may have used reserved bytes that must be zero for this build. Such a block must never be mistaken for
-/// the torn end of the log.
+/// This build requires that a block's reserved bytes are zero. A newer build may have used these bytes. A block
+/// of the newer build must never be mistaken for the torn end of the log.
 #[test]
 fn a_block_whose_reserved_room_is_used_is_refused_by_file_and_offset_and_no_torn_tail() {
     let disk = SimDisk::new(9);

@@ -1,4 +1,4 @@
-//! The moment between sealing and writing, at which a device receives blocks to send to other machines.
+//! Blocks that are sealed and not yet written. A device receives such blocks, to send them to other machines.
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 

@@ -50,7 +50,8 @@ pub fn open_with(life: Arc<dyn Disk>, anchor: &History, epoch: u64, options: Wal
     Wal::open(&disks, clock, options, start, |_| true).unwrap()
 }
 
-/// Begins the next life at the cut of a restart. Returns the life's first epoch.
+/// Records the log's next incarnation in `history`. It begins at the cut that a restart found. Returns the first epoch
+/// of the incarnation.
 pub fn next_life(history: &mut History, cut: &Cut) -> u64 {
     history.chain.push(ChainLink {
         incarnation: history.incarnation,
@@ -87,8 +88,8 @@ pub fn flush(wal: &Wal) {
     }
 }
 
-/// Scans all streams twice: once checking every body, and once hopping from header to header. Damage that the hopping
-/// scan does not detect must be detected when its units are read.
+/// Scans all streams twice: once checking every body, and once hopping from header to header. If the hopping scan
+/// misses damage, reading the scan's units must detect it.
 pub fn scan(disk: &Arc<SimDisk>, anchor: &History) -> Result<(Vec<StreamScan>, Cut)> {
     let life: Arc<dyn Disk> = disk.life();
     scan_on(&life, anchor)

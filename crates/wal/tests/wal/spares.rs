@@ -1,4 +1,4 @@
-//! Files that are prepared for a writer which is then refused.
+//! Files prepared for a writer that is then refused.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use perdura_wal::{SegmentSizes, Wal, WalOptions, WalStart};
 
 use crate::setup::*;
 
-/// A bug once kept such files until segments needed them, so images lacked the space.
+/// If the disk is too full for a writer, the files that were prepared for the writer are deleted. An earlier build kept
+/// these files for later segments, so images had no space.
 #[test]
 fn what_was_prepared_for_a_writer_that_a_full_disk_refuses_is_given_back() {
     let disk = SimDisk::new(17);
@@ -46,7 +47,7 @@ fn what_was_prepared_for_a_writer_that_a_full_disk_refuses_is_given_back() {
     wal.admit(s, middle).unwrap();
 }
 
-/// A bug once made the event loop try such a writer in every round until the queue was shorter.
+/// An earlier build's event loop repeated a refused write in every round until the queue was shorter.
 #[test]
 fn a_full_disk_whose_files_have_room_has_a_writer_wait_for_a_long_queue_instead_of_trying_again() {
     let disk = SimDisk::new(18);
@@ -100,7 +101,7 @@ fn a_full_disk_whose_files_have_room_has_a_writer_wait_for_a_long_queue_instead_
         assert!(attempts < 100, "it is tried in every round");
     }
     assert_eq!((attempts, refused), (10, 0));
-    // When the queue is as long as permitted, a write is refused, but only for now: the writer must wait.
+    // A write is refused while the queue has its maximum length. The writer must wait.
     while wal.admit(s, 100).is_ok() {
         append(&wal, 0, &[7; 20_000]);
     }

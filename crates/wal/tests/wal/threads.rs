@@ -29,14 +29,14 @@ struct World {
     history: History,
     /// The groups appended to each stream, in order. The lock is held during the append.
     appended: Vec<Mutex<Groups>>,
-    /// For each stream, the position of the cursor for whose sake the checkpointer keeps the log.
+    /// For each stream, the position of a cursor. The checkpointer keeps the log from there on.
     kept_from: Vec<AtomicU64>,
     writers_done: AtomicU64,
     /// True once everything appended is durable, or a thread has panicked.
     over: AtomicBool,
 }
 
-/// A guard that ends the loops of the other threads if its own thread panics.
+/// A guard that ends all threads' loops if the guard's thread panics.
 struct EndsAll<'a>(&'a World);
 
 impl Drop for EndsAll<'_> {
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// Truncates up to the cursors for which the log is kept. Returns the number of segments freed.
+    /// Truncates each stream up to its `kept_from`. Returns the number of segments freed.
     fn truncate(&self) -> usize {
         let kept = self.kept_from.iter();
         let floor: Vec<Pos> = kept.map(|at| Pos(at.load(Ordering::SeqCst))).collect();
@@ -166,8 +166,8 @@ impl World {
         }
     }
 
-    /// Reads from the oldest position that may still exist. When the log is truncated at its position, begins again
-    /// from there.
+    /// Reads a stream without holding back truncation. When the log has been truncated at the cursor's position, begins
+    /// again at the oldest position that may still exist.
     fn lag_behind(&self, stream: u8) {
         let kept = || Pos(self.kept_from[usize::from(stream)].load(Ordering::SeqCst));
         let mut cursor = self.cursor(stream, Pos(0));

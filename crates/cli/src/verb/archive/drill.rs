@@ -20,12 +20,11 @@ use crate::exit::Damaged;
 use crate::output;
 use crate::verb::repair::{must_be_empty, new_uuid};
 
-/// Restore for trial, and report whether the result is right.
+/// Restore an archive for trial, and report whether the result is right.
 ///
-/// Makes the database anew in a directory that is removed afterwards, with one thread at the lowest priority. Compares
-/// its digests with those of the image that was proven last and of the records behind it. Leaves a report in the
-/// archive, which `archive status` and `INFO archive` show. The database may be running. Exit code 3 if the restore
-/// fails or does not agree.
+/// Restores the database to a temporary directory, with one thread at the lowest priority. Compares the restored
+/// digests with the last proven image and the later log records. Leaves a report in the archive. `archive status` and
+/// `INFO archive` show the report. The database may be running. Exit code 3 if the restore fails or the digests differ.
 #[derive(Debug, Parser)]
 #[command(
     after_help = "Example:\n  perdura archive drill --archive /backup/perdura --to /scratch/drill"
@@ -34,10 +33,10 @@ pub struct Drill {
     #[command(flatten)]
     which: Which,
     /// The directory to restore to, with room for the whole database. It must be empty or missing, and is removed
-    /// afterwards [default: a directory among those for temporary files].
+    /// afterwards [default: a new directory in the system's directory for temporary files].
     #[arg(long, value_name = "TMP")]
     to: Option<PathBuf>,
-    /// The commit epoch whose state to restore [default: the last one that the archive holds].
+    /// The commit epoch to restore [default: the archive's last epoch].
     #[arg(long, value_name = "EPOCH")]
     at: Option<u64>,
     /// Print one JSON object.
@@ -56,7 +55,7 @@ struct Told {
     fails: Option<String>,
 }
 
-/// A directory that is removed with its whole content when this value is dropped.
+/// A temporary directory. It is removed with the whole content when this value is dropped.
 struct Scratch<'a>(&'a Path);
 
 impl Drop for Scratch<'_> {
@@ -66,8 +65,8 @@ impl Drop for Scratch<'_> {
 }
 
 pub fn run(args: &Drill) -> Result<()> {
-    // A drill should only use idle resources. If the system refuses the low priority, the drill runs with the normal
-    // one.
+    // A drill should only use idle processor time. If the system refuses the low priority, the drill runs with normal
+    // priority.
     let _or_as_anything_else = rustix::process::nice(19);
     let from = || args.which.archive.display().to_string();
     let store = args.which.open()?;
@@ -121,7 +120,7 @@ fn restore_and_judge(
     Ok((report, judged))
 }
 
-/// Returns the report of a drill whose result is not yet known.
+/// Returns the report of a drill that has no result yet.
 fn report_of(store: &Store, plan: &RestorePlan, wall_us: u64, took: Duration) -> Report {
     let backup = plan.backup();
     Report {
@@ -143,7 +142,7 @@ fn report_of(store: &Store, plan: &RestorePlan, wall_us: u64, took: Duration) ->
 
 /// Writes the result of a drill into its report and into the output.
 ///
-/// Fails if a disk has failed, because that says nothing about the archive.
+/// Returns an error if a disk has failed, because then the drill says nothing about the archive.
 fn note(
     judged: Result<(RestoreReport, Judgement), Error>,
     report: &mut Report,

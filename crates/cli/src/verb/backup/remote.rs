@@ -9,10 +9,10 @@ use crate::output;
 use crate::transfer::address::Address;
 use crate::transfer::client::{Connection, Reply};
 
-/// The server's progress is requested at this interval.
+/// The pause between two requests for the server's progress.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
-/// The fields of the reply to `BACKUP STATUS` that are shown.
+/// The displayed fields of a reply to `BACKUP STATUS`.
 #[derive(Debug, Deserialize, serde::Serialize)]
 struct State {
     running: bool,

@@ -1,4 +1,5 @@
-//! The common part of all benches that run transactions: their number, their rate, their disks, and the report.
+//! The options of all benchmarks that run transactions (the number and rate of transactions, the disks), and their
+//! report.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::exit::Usage;
 use crate::output;
 use crate::verb::database::DatabaseArgs;
 
-/// In a run that is limited by time, the first part is not measured. This is its length.
+/// The unmeasured time at the beginning of a run with a time limit.
 const WARM_UP: Duration = Duration::from_millis(500);
 /// The length of a run if neither a time nor a number of transactions is given.
 const SECONDS: Duration = Duration::from_secs(5);
@@ -23,35 +24,35 @@ pub struct DriveArgs {
     /// Threads that run transactions.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub workers: usize,
-    /// Clients, each of which begins a transaction when its last one is durable [default: 1000 for each worker].
+    /// Number of clients. Each begins a transaction when its previous one is durable [default: 1000 for each worker].
     #[arg(long, value_name = "C", conflicts_with = "rate")]
     clients: Option<usize>,
-    /// Open loop: this number of transactions arrives each second, and latencies count from their arrival.
+    /// Let this number of transactions arrive each second, even if earlier transactions are still running. Latencies
+    /// count from the arrival.
     #[arg(long, value_name = "R")]
     rate: Option<f64>,
-    /// Stop after this number of transactions, including those that abort.
+    /// Stop after this number of transactions. Aborted transactions count too.
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     txns: Option<u64>,
-    /// Stop after this time, behind half a second that is not measured [default: 5s].
+    /// Measure for this time, after a warm-up of half a second that is not measured [default: 5s].
     #[arg(long, value_name = "S", value_parser = units::duration)]
     seconds: Option<Duration>,
     /// Seed of the data and of the requests.
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// A directory for the database. Without it everything is in memory. A database that an earlier run left there is
-    /// used again.
+    /// The directory of the database. Without it, everything is in memory. An existing database is used again.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// In memory: limit the log's disks to this number of 10^6 bytes a second.
+    /// Without --data: limit each log disk to this number of 10^6 bytes a second.
     #[arg(long, value_name = "M", default_value_t = 0, conflicts_with = "data")]
     disk_mbps: u64,
-    /// In memory: make each read and sync of the log's disks wait this number of microseconds.
+    /// Without --data: make each read and sync of a log disk take this number of microseconds longer.
     #[arg(long, value_name = "L", default_value_t = 0, conflicts_with = "data")]
     disk_latency_us: u64,
-    /// Back the database up into the archive before the run, so that `perdura restore` can make it anew.
+    /// Make a backup in the archive before the run. `perdura restore` can then restore the database from the archive.
     #[arg(long, requires = "archive")]
     backup: bool,
-    /// End like a power cut, right after the last transaction is durable.
+    /// Exit as soon as the last transaction is durable, without closing the database, as in a power cut.
     #[arg(long, requires = "data")]
     pub crash: bool,
     /// Print the logical digest of the data at the end.
@@ -65,7 +66,7 @@ pub struct DriveArgs {
 }
 
 impl DriveArgs {
-    /// Returns whether the command line asks for a run, by a time or by a number of transactions.
+    /// Returns whether the command line gives a time or a number of transactions for a run.
     pub fn asks_for_a_run(&self) -> bool {
         self.txns.is_some() || self.seconds.is_some()
     }
@@ -106,7 +107,7 @@ impl DriveArgs {
         }
     }
 
-    /// Returns the first given setting whose name is not in `known`.
+    /// Returns the name of the first setting on the command line that `known` does not have.
     pub fn given_beside(&self, known: &[&str]) -> Option<&'static str> {
         self.database.0.names().find(|name| !known.contains(name))
     }
@@ -152,7 +153,7 @@ impl DriveArgs {
     }
 }
 
-/// Ends the process as a power cut would, without closing anything, if `is_asked`.
+/// Ends the process if `is_asked`. Closes nothing before, as in a power cut.
 pub fn cut_power(is_asked: bool) {
     if is_asked {
         std::process::exit(0);
@@ -203,7 +204,7 @@ pub fn text(report: &RunReport) -> String {
     text
 }
 
-/// Returns the lines on the rate of a run and on each kind of its transactions.
+/// Returns the report's lines on the rate and on each kind of transaction.
 fn rate_text(report: &RunReport) -> String {
     if report.txns == 0 {
         return String::new();
@@ -248,7 +249,7 @@ fn rate_text(report: &RunReport) -> String {
     text
 }
 
-/// Returns the lines on latencies under half the load, and on throughput during checkpoints.
+/// Returns the report's lines on latencies at half the load, and on throughput during checkpoints.
 fn load_text(report: &RunReport) -> String {
     let mut text = String::new();
     if let Some(half) = &report.half_load {

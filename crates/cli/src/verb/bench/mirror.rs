@@ -27,16 +27,16 @@ use crate::verb::logd::key;
 /// The shortest block that the log writes, bytes.
 const BLOCK_BYTES_MIN: usize = 4096;
 
-/// Append blocks to nodes of the mirrored log, beside durable writes of the same blocks.
+/// Compare appends of blocks to nodes of the mirrored log with durable writes to disk.
 ///
-/// One client appends one block at a time: to the first node, to both nodes, and durably on the data directory's disk.
-/// A fourth row is no durable mode: the first node alone acknowledges, the copy to disk follows, and the node's end
-/// loses whatever the disk lacks. These take turns. Then records are encoded with and without a log buffer into a ring
-/// that the node shares, if it is on this machine. The data of the client on the nodes and on the disk is removed at
-/// the end.
+/// One client appends one block at a time, in four modes that take turns. In the first three modes a block goes to the
+/// first node, to two nodes, or durably to the data directory's disk. In the fourth mode the first node acknowledges a
+/// block, and the block is copied to disk later. This mode is not durable: if that node ends, blocks that are not yet
+/// on disk are lost. If the node is on this machine, the benchmark also encodes records into a ring shared with the
+/// node, with and without a log buffer. At the end the benchmark removes its data from the nodes and the disk.
 ///
-/// With --commits: compares commits of a database whose log the two nodes mirror with those of one that waits for its
-/// disk, in turns.
+/// With --commits: compares, in turns, the commits of two databases. The nodes mirror the first database's log. Commits
+/// of the second database wait for the disk.
 #[derive(Debug, Parser)]
 #[command(
     args_override_self = true,
@@ -51,22 +51,22 @@ pub struct MirrorArgs {
     /// One node or two, each HOST:PORT.
     #[arg(long, value_name = "A,B", value_delimiter = ',', required = true)]
     nodes: Vec<String>,
-    /// Bytes of a block, from the first to the last, doubled: 4KiB to 4MiB.
+    /// Block sizes from FROM to TO, each twice the previous size. 4KiB to 4MiB are allowed.
     #[arg(long, value_name = "FROM..TO", default_value = "4KiB..64KiB", value_parser = sizes)]
     bytes: Sizes,
-    /// The time to measure, shared by the sizes.
+    /// The total time to measure, divided among the sizes.
     #[arg(long, value_name = "S", default_value = "5", value_parser = units::duration)]
     seconds: Duration,
-    /// A directory on the disk to compare with.
+    /// A directory on the disk to measure. The benchmark compares the nodes with this disk.
     #[arg(long, value_name = "DIR", default_value = ".")]
     data: PathBuf,
-    /// Look for replies without sleeping.
+    /// Poll for replies without sleeping.
     #[arg(long)]
     spin: bool,
-    /// Measure commits of databases, which are left in the data directory.
+    /// Measure commits of databases. The databases are left in the data directory.
     #[arg(long, conflicts_with_all = ["spin", "tls"])]
     commits: bool,
-    /// Bytes of a value. Without it, the value fills its block.
+    /// Size of each value in bytes [default: the value fills a block of the log].
     #[arg(long, value_name = "N", requires = "commits")]
     value_bytes: Option<usize>,
     /// Number of threads that commit.
@@ -78,7 +78,7 @@ pub struct MirrorArgs {
         requires = "commits"
     )]
     threads: Vec<usize>,
-    /// Process ids of nodes, whose processor time counts.
+    /// Process ids of nodes. Their processor time is then measured too.
     #[arg(
         long,
         value_name = "PID,PID",
@@ -136,7 +136,7 @@ pub fn run(args: &MirrorArgs) -> Result<()> {
             Some(config.map_err(|why| Usage(format!("TLS: {why}")))?)
         }
     };
-    // The benchmark uses rings of a database that does not exist.
+    // The rings belong to a random database id, so they cannot clash with those of a real database.
     let mut uuid = Uuid([0; 16]);
     uuid.0.copy_from_slice(&draw_nonce()?[..16]);
     let sizes = &args.bytes.0;

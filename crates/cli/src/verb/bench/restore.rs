@@ -14,11 +14,11 @@ use crate::offline::restore_threads;
 use crate::output;
 use crate::verb::archive::open;
 
-/// Restore an archive repeatedly, beside copies of its backup, on modelled disks.
+/// Compare repeated restores of an archive with plain copies of its backup, on modelled disks.
 ///
-/// The disks of the archive and of the new database are modelled over the directories, which should be in memory. The
-/// copier reads the backup's file and writes it with the same number of threads and a sync at the end. All results are
-/// removed. The report has the medians of the rounds.
+/// The speed of the archive's disk and of the new database's disk is modelled, so the directories should be in memory.
+/// For comparison, the verb copies the backup's file with an equal number of threads and a sync at the end. All results
+/// are removed. The report has the medians of the rounds.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  \
     perdura bench update --data d --archive /dev/shm/a --backup --txns 3000000\n  \
@@ -33,7 +33,7 @@ pub struct RestoreArgs {
     /// A directory for the results.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     work: PathBuf,
-    /// The commit epoch to restore [default: the last one that the archive holds].
+    /// The commit epoch to restore [default: the archive's last epoch].
     #[arg(long, value_name = "EPOCH")]
     at: Option<u64>,
     /// Speed of the archive's disk in 10^6 bytes a second. 0 is no limit.
@@ -42,7 +42,7 @@ pub struct RestoreArgs {
     /// Speed of the new database's disk in 10^6 bytes a second. 0 is no limit.
     #[arg(long, value_name = "M", default_value_t = 400)]
     target_mbps: u64,
-    /// Threads of copies and restores [default: four for each core].
+    /// Number of threads for each copy and for each restore [default: four for each core].
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
     /// Number of rounds.

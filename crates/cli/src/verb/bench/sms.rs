@@ -17,14 +17,14 @@ use crate::exit::Usage;
 use crate::output;
 use perdura_server::settings::units;
 
-/// The form of the log's records of changes.
+/// The logging scheme. It fixes the form of the log records and the number of passes of a restart.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum SchemeArg {
-    /// Differences, restarted in one pass.
+    /// Records of differences. A restart makes one pass.
     Dl1p,
-    /// Differences, with compensation of every rollback, restarted in two passes.
+    /// Records of differences, and compensation records for every rollback. A restart makes two passes.
     Dl2p,
-    /// Images before and after, in a global order, restarted in two passes.
+    /// Records of the content before and after each change, in one global order. A restart makes two passes.
     Pl2p,
 }
 
@@ -37,12 +37,13 @@ enum RecordsArg {
     Sparse,
 }
 
-/// Messages inserted and removed by interleaved transactions, under the schemes of the paper.
+/// Insert and remove messages in interleaved transactions, under a logging scheme of the literature.
 ///
-/// Half of the transactions insert two messages, half remove two. Several are open at once and change pages before they
-/// commit. This is the setting of the literature, beside the product, so that its schemes can be compared. Without
-/// --data everything is in memory. With --crash the run takes the same steps for the same seed under every scheme, and
-/// ends like a power cut with transactions open. `perdura restart` continues from there.
+/// Half of the transactions insert two messages, half remove two. Several transactions are open at once and change
+/// pages before they commit. The product does not run transactions in this way, but databases in the literature do. The
+/// benchmark compares their schemes. Without --data, everything is in memory. With --crash, the run ends with open
+/// transactions, as in a power cut. `perdura restart` can then restart the database. The steps of such a run depend on
+/// the seed and not on the scheme.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura bench sms --scheme dl1p --streams 4 --disk-mbps 29 --seconds 3\n  \
@@ -62,16 +63,16 @@ pub struct SmsArgs {
         value_parser = clap::value_parser!(u8).range(1..=16)
     )]
     streams: u8,
-    /// Stop after this number of transactions, including those that abort.
+    /// Stop after this number of transactions. Aborted transactions count too.
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     txns: Option<u64>,
-    /// Stop after this time, behind half a second that only fills the queues [default: 5s].
+    /// Measure for this time, after a warm-up of half a second that fills the queues [default: 5s].
     #[arg(long, value_name = "S", value_parser = units::duration)]
     seconds: Option<Duration>,
     /// The share of transactions that abort, 0 to 1.
     #[arg(long, value_name = "F", default_value_t = 0.02)]
     abort_ratio: f64,
-    /// Bytes of a message with its id and address, 64 to 2048.
+    /// Size of a message in bytes, 64 to 2048. The size includes the id and the address.
     #[arg(long, value_name = "B", default_value_t = 256)]
     slot_bytes: usize,
     /// Number of messages at the beginning.
@@ -92,22 +93,22 @@ pub struct SmsArgs {
     /// A directory for the database, which must not hold one yet.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Directory of the log: once for all streams or once for each.
+    /// Directory of the log. Give it once for all streams, or once for each stream.
     #[arg(long, value_name = "DIR", requires = "data")]
     log_dir: Vec<PathBuf>,
-    /// Directory of the images' pages, once for each disk they are spread over.
+    /// Directory of the images' pages. Give it once for each disk that holds pages.
     #[arg(long, value_name = "DIR", requires = "data")]
     image_dir: Vec<PathBuf>,
     /// Limit each log and image disk to this number of 10^6 bytes a second.
     #[arg(long, value_name = "M", default_value_t = 0)]
     disk_mbps: u64,
-    /// Make each read and sync of those disks wait this number of microseconds.
+    /// Make each read and sync of a log or image disk take this number of microseconds longer.
     #[arg(long, value_name = "L", default_value_t = 0)]
     disk_latency_us: u64,
-    /// Begin a checkpoint at each of these shares of the run, 0 to 1. Needs --txns.
+    /// Begin checkpoints at these fractions of the run, 0 to 1. Needs --txns.
     #[arg(long, value_name = "F", value_delimiter = ',', requires = "txns")]
     checkpoint: Vec<f64>,
-    /// End like a power cut, with transactions open. Needs --txns.
+    /// Exit with open transactions, as in a power cut. Needs --txns.
     #[arg(long, requires = "txns")]
     crash: bool,
     /// Print one JSON object.

@@ -13,10 +13,10 @@ use super::typed::TypedArgs;
 use crate::exit::{Inconsistent, Usage};
 use crate::output;
 
-/// Orders and payments: nine tables and five transactions.
+/// Run TPC-C: orders and payments, with nine tables and five transactions.
 ///
-/// The database is populated if it is empty. Warehouses are numbered from 1. A warehouse is in the partition of its
-/// number modulo the number of partitions, and belongs to one of the workers.
+/// The database is populated if it is empty. Warehouses are numbered from 1. The partition of a warehouse is its number
+/// modulo the number of partitions. Each warehouse belongs to one worker.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura bench tpcc --scheme none --seconds 5\n  \
@@ -33,16 +33,16 @@ pub struct TpccArgs {
     /// Customers of a district. The specification says 3000.
     #[arg(long, value_name = "N", default_value_t = 3_000)]
     customers: u32,
-    /// Number of order lines of a hundred that another warehouse supplies.
+    /// The percentage of order lines supplied by a remote warehouse.
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     multi_partition: f64,
-    /// Number of payments of a hundred that are for a customer of another warehouse.
+    /// The percentage of payments by a customer of a remote warehouse.
     #[arg(long, value_name = "X", default_value_t = 15.0)]
     remote_payments: f64,
     /// Run New-Order alone instead of the mix.
     #[arg(long)]
     new_order_only: bool,
-    /// Check the twelve consistency conditions at the end. With neither --txns nor --seconds, only check.
+    /// Check the twelve consistency conditions at the end. Without --txns and --seconds, only check.
     #[arg(long)]
     check: bool,
     #[command(flatten)]

@@ -13,10 +13,10 @@ use perdura_workloads::drive::{Beside, LogScheme, Site};
 use super::drive::DriveArgs;
 use crate::exit::Usage;
 
-/// The log's record of a transaction.
+/// The log's form of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SchemeArg {
-    /// Nothing: for measuring.
+    /// Nothing is logged. This measures the cost of logging.
     None,
     /// The bytes that changed in pages.
     Differential,
@@ -26,7 +26,7 @@ enum SchemeArg {
     Command,
 }
 
-/// The log's record of a changed row.
+/// The form of a changed row in the log.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum FormArg {
     /// The columns that changed.
@@ -37,7 +37,7 @@ enum FormArg {
     Before,
 }
 
-/// The form in which a checkpoint keeps changed data.
+/// The form of changed data in a checkpoint.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum SnapshotArg {
     /// Byte ranges of pages.
@@ -48,25 +48,25 @@ enum SnapshotArg {
 
 #[derive(Debug, Args)]
 pub struct TypedArgs {
-    /// The log's record of a transaction.
+    /// The log's form of a transaction.
     #[arg(long, value_enum, default_value = "command")]
     scheme: SchemeArg,
-    /// With --scheme value: the log's record of a changed row.
+    /// With --scheme value: the form of a changed row in the log.
     #[arg(long, value_enum, default_value = "columns")]
     value_form: FormArg,
-    /// The data that a checkpoint keeps of a page that changes while it is written: bytes of the page, or rows and
-    /// three bits for each, as in paper 001.
+    /// The data that a running checkpoint keeps of a changed page: bytes of the page, or rows with three bits each, as
+    /// in paper 001.
     #[arg(long, value_enum, default_value = "pages")]
     snapshot: SnapshotArg,
     /// Take a checkpoint at this interval.
     #[arg(long, value_name = "S", value_parser = units::duration)]
     snapshot_every: Option<Duration>,
-    /// Afterwards, also drive it as an open loop at half of the measured throughput. Print the latencies beside those
+    /// After the run, start transactions at half of the measured throughput. Print their latencies, and the latencies
     /// of a sync while the device is idle.
     #[arg(long, conflicts_with = "txns")]
     half_load: bool,
-    /// Afterwards, also drive it as before under successive checkpoints, and then once more without, because the
-    /// database has grown. Print the throughputs and the memory that checkpoints keep.
+    /// After the run, run once more during successive checkpoints. Then run again without checkpoints, on the grown
+    /// database. Print the throughputs, and the size of the memory that the checkpoints use for changed data.
     #[arg(long, conflicts_with = "txns")]
     under_checkpoints: bool,
     #[command(flatten)]

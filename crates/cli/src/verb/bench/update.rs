@@ -14,10 +14,10 @@ use crate::exit::Usage;
 
 /// Change values of rows: each transaction changes some bytes of one row.
 ///
-/// The rows are those of the Redis database 0. They are created if the database is empty. Their number and length stay
-/// the same, so that the log grows and the database does not. With --archive this is the load of a log archive. Zipf's
-/// law makes some rows, anywhere in the table, change more often than others. With --scheme the rows are in a tree of
-/// pages on disk, and a transaction changes several.
+/// The rows are keys of the Redis database 0. The rows are created if the database is empty. The number and length of
+/// the rows stay constant, so the log grows and the database does not. Use --archive to measure a log archive under
+/// this load. With --zipf, some rows, scattered over the table, change more often than the rest. With --scheme, the
+/// rows are in a tree of pages on disk, and a transaction changes several rows.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura bench update --seconds 5 --workers 2\n  \
@@ -28,13 +28,13 @@ pub struct UpdateArgs {
     /// Number of rows.
     #[arg(long, value_name = "R", default_value_t = 1_000_000)]
     rows: u64,
-    /// Bytes of a row with its head and key, 40 to 2048.
+    /// Size of a row in bytes, including its head and key: 40 to 2048.
     #[arg(long, value_name = "B", default_value_t = 256)]
     slot_bytes: usize,
     /// Bytes that an update changes.
     #[arg(long, value_name = "B", default_value_t = 40)]
     changed_bytes: usize,
-    /// Draw rows by Zipf's law with this exponent, 0.01 to 0.999 [default: uniformly].
+    /// Choose the rows to change by Zipf's law with this exponent, 0.01 to 0.999 [default: uniformly].
     #[arg(long, value_name = "THETA")]
     zipf: Option<f64>,
     #[command(flatten)]
@@ -46,16 +46,17 @@ pub struct UpdateArgs {
 /// The form of a tree's log.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum SchemeArg {
-    /// By keys, with notes of the pages that became dirty: restarted by any of six methods.
+    /// Log records name keys. Notes in the log name the pages that became dirty. Six methods can restart such a
+    /// database.
     Logical,
-    /// By pages, with notes of the pages that were written.
+    /// Log records name pages. Notes in the log name the pages that were written to disk.
     Physiological,
 }
 
 /// The options that only a database with a tree has.
 #[derive(Debug, Args)]
 struct TreeArgs {
-    /// Keep the rows in a tree of pages on disk, which may be larger than memory, under this logging scheme.
+    /// Keep the rows in a tree on disk, which may be larger than memory, and log its changes under this scheme.
     #[arg(long, value_enum)]
     scheme: Option<SchemeArg>,
     /// Pages of the tree in memory [default: 16384].
@@ -70,7 +71,7 @@ struct TreeArgs {
     /// Number of rows that a transaction changes [default: 10].
     #[arg(long, value_name = "U", requires = "scheme")]
     updates_per_txn: Option<usize>,
-    /// Begin a checkpoint after each such number of transactions [default: none].
+    /// Begin a checkpoint after every N transactions [default: no checkpoints].
     #[arg(long, value_name = "N", requires = "scheme")]
     checkpoint_every: Option<u64>,
 }

@@ -8,9 +8,9 @@ use perdura_workloads::voter::inputs::Election;
 use super::typed::TypedArgs;
 use crate::exit::Usage;
 
-/// An election by phone: one short transaction, which inserts a vote.
+/// Run an election by phone. Its only transaction is short and inserts a vote.
 ///
-/// A vote is in the partition of its phone number.
+/// The phone number determines the partition of a vote.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura bench voter --scheme none --seconds 5\n  \
@@ -19,7 +19,7 @@ pub struct VoterArgs {
     /// Number of contestants, 1 to 12.
     #[arg(long, value_name = "N", default_value_t = 6)]
     contestants: u8,
-    /// Number of votes of a phone number.
+    /// Number of votes allowed from one phone number.
     #[arg(long, value_name = "N", default_value_t = 2)]
     votes_per_phone: u8,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use crate::output;
 use crate::verb::parent::ShownParent;
 use perdura_base::moment::moment;
 
-/// Show the anchor, where a restart begins.
+/// Show the anchor, the file that a restart reads first.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura dump anchor --data perdura-data --json")]
 pub struct Args {
@@ -43,23 +43,23 @@ struct Shown {
     image_a: ShownImage,
     image_b: ShownImage,
     chain: Vec<ShownLink>,
-    /// The families of ordered frames that the log may contain.
+    /// The families of ordered frames that the log may contain: effects, commands, or both.
     ordered: Vec<&'static str>,
-    /// The epoch up to which the archive had the log when the anchor was last written. The database keeps the log
-    /// after it.
+    /// The last epoch that was in the archive when the anchor was last written. The database keeps the log after this
+    /// epoch.
     archived: Option<ShownArchived>,
-    /// The database that this one was restored from.
+    /// The parent: the database that this database was restored from.
     parent: Option<ShownParent>,
     /// The losses that were accepted, oldest first.
     losses: Vec<ShownLoss>,
-    /// The trees, by their folders.
+    /// The trees, keyed by the names of their folders.
     #[serde(flatten)]
     trees: BTreeMap<&'static str, ShownTree>,
     sections: Vec<ShownSection>,
     notes: Vec<String>,
 }
 
-/// A component's part of the anchor.
+/// A section of the anchor, which belongs to one component.
 #[derive(Serialize)]
 struct ShownSection {
     tag: String,
@@ -70,9 +70,9 @@ struct ShownSection {
 #[derive(Serialize)]
 struct ShownLoss {
     incarnation: u32,
-    /// The epoch up to which everything was kept when the loss was accepted.
+    /// The last epoch that was kept when the loss was accepted.
     durable_epoch: u64,
-    /// The highest epoch that is known to have been acknowledged. 0: no such epoch is known.
+    /// The highest epoch that is known to have been acknowledged before the loss. 0: unknown.
     acked_epoch: u64,
     accepted: String,
     #[serde(skip)]
@@ -94,7 +94,7 @@ impl ShownLoss {
 #[derive(Serialize)]
 struct ShownTree {
     page_bytes: usize,
-    /// The changes of all operations up to this number are in the pages on disk.
+    /// The number of an operation. The pages on disk have all changes up to this operation.
     redo_start: u64,
     checkpoint: u64,
 }
@@ -117,20 +117,20 @@ struct ShownArchived {
 pub struct ShownImage {
     /// `empty`, `building` or `complete`.
     pub state: &'static str,
-    /// True if all pages of the image are of one instant.
+    /// True if all pages of the image show the database at one instant.
     pub consistent: bool,
     /// The image's checkpoint epoch.
     pub checkpoint: u64,
-    /// The lowest commit epoch that a restart from the image reads. `null`: an older build, which did not record it,
-    /// made the image.
+    /// The lowest commit epoch that a restart from the image reads. `null`: the image was made by an older build, which
+    /// did not record the epoch.
     pub begin_epoch: Option<u64>,
-    /// The commit epoch up to which the image needs the log.
+    /// A commit epoch. The image is consistent only together with the log up to this epoch.
     pub end_epoch: u64,
-    /// The time at which the checkpoint ended.
+    /// The end time of the checkpoint.
     pub ended: String,
-    /// The position at which the checkpoint's window begins, by stream.
+    /// For each stream, the log position at the beginning of the checkpoint.
     pub begin: Vec<u64>,
-    /// The position at which the checkpoint's window ends, by stream.
+    /// For each stream, the log position at the end of the checkpoint.
     pub end: Vec<u64>,
 }
 
@@ -228,7 +228,7 @@ pub fn run(args: &Args) -> Result<()> {
     output::text(&described(&anchor))
 }
 
-/// Returns the lines that every anchor's description has.
+/// Returns the lines at the start of the description. Every anchor has these lines.
 fn begin_text(anchor: &Shown) -> String {
     let mut text = format!(
         "database     {}, made {}\nanchor       update {}, {}\n\

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::output;
 
-/// Show a backup of the log archive, after reading and checking all of it.
+/// Read and check a whole backup of the log archive, and show its content.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The backup's file.
@@ -28,7 +28,8 @@ pub struct Args {
 struct Shown {
     database: String,
     kind: &'static str,
-    /// The checkpoint epoch, if the backup is a sweep. `None`: it is a cut.
+    /// The image's checkpoint epoch if the backup is a copy of an image, called a sweep. `None`: the backup has the
+    /// state at the end of one epoch, called a cut.
     checkpoint: Option<u64>,
     consistent: bool,
     begin: u64,
@@ -39,7 +40,7 @@ struct Shown {
     partitions: u16,
     chunk_pages: u16,
     streams: u8,
-    /// The XOR of all pages' digests, each bound to its page.
+    /// The XOR of the digests of all pages. Each digest depends on the page's id.
     proof: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     list: Option<Vec<ShownPage>>,

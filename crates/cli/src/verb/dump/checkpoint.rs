@@ -10,8 +10,10 @@ use super::anchor::ShownImage;
 use crate::offline::{Directories, Offline, hex};
 use crate::output;
 
-/// Show both checkpoint images: status, directory, proof. For a consistent image, also show the number of each
-/// partition's last transaction on typed tables.
+/// Show the two checkpoint images: the status, directory and digest of each image.
+///
+/// For a consistent image, the verb also shows a sequence number for each partition. It belongs to the last transaction
+/// on typed tables with changes in the image.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura dump checkpoint --data perdura-data\n  \
@@ -37,10 +39,12 @@ struct Shown {
     directory_bytes: Option<u64>,
     sidecar_bytes: Option<usize>,
     proof: Option<String>,
-    /// By partition, the number of the last transaction on typed tables that is in the image.
+    /// For each partition, a sequence number. It belongs to the last transaction on typed tables with changes in the
+    /// image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pseq: Option<Vec<u64>>,
-    /// A tree's redo starts after this number. `None`: this checkpoint is not the newest checkpoint of the tree.
+    /// The number of an operation. A restart of the tree redoes the later operations. `None`: the image is incomplete,
+    /// or is not from the newest checkpoint of a tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     redo_start: Option<u64>,
     problem: Option<String>,
@@ -51,7 +55,7 @@ struct Shown {
 #[derive(Serialize)]
 struct ShownEntry {
     page: u32,
-    /// The page's offset in the pages file of its disk, bytes.
+    /// The page's offset, in bytes, in the pages file that contains the page.
     offset: u64,
     epoch: u64,
     useq: u32,

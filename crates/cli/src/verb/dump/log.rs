@@ -17,8 +17,8 @@ use perdura_base::moment::moment;
 
 /// Show the log, block by block and frame by frame.
 ///
-/// Begins at the oldest image's checkpoint, or at the position of --from. Blocks beyond the cut are shown as void. With
-/// --json each block is one line.
+/// Begins where the older image's checkpoint began, or at the position of --from. A restart would choose an end of the
+/// log. Blocks after this end are shown as void. With --json, each block is one line.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura dump log --data perdura-data | less\n  \
@@ -27,7 +27,7 @@ use perdura_base::moment::moment;
 pub struct Args {
     #[command(flatten)]
     directories: Directories,
-    /// Show only this stream.
+    /// Show only the stream with this number.
     #[arg(long, value_name = "N")]
     stream: Option<u8>,
     /// Begin with the block at this position.
@@ -54,7 +54,7 @@ struct ShownBlock {
     written: String,
     body_bytes: u32,
     partitions: Vec<u16>,
-    /// The passes of a restart that need the block.
+    /// The numbers of the restart passes that read the block.
     passes: Vec<u8>,
     void: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<()> {
         let from = args.from.map_or(begin[usize::from(stream.0)], Pos);
         scans.push(offline.scan(stream, from)?);
     }
-    // A log that contradicts itself is still shown. The verb then ends with the error.
+    // The verb also shows a log that contradicts itself, and then ends with the error.
     let cut = offline.decide_cut(&scans);
     let mut out = BufWriter::new(output::Stdout);
     let mut unreadable = None;
@@ -125,9 +125,9 @@ fn show_blocks(scan: &StreamScan, limit: Option<usize>, cut: Option<&Cut>) -> Ve
     shown.collect()
 }
 
-/// Adds those frames of these blocks that can be read.
+/// Adds the readable frames to the blocks.
 ///
-/// If some could not be read, returns the first error after all blocks have been tried.
+/// Continues with the next block after an error. After all blocks, returns the first error.
 fn add_frames(scan: &StreamScan, shown: &mut [ShownBlock]) -> perdura::Result<()> {
     let mut unreadable = None;
     for unit in scan.units(0) {

@@ -11,10 +11,10 @@ use serde::Serialize;
 
 use crate::output;
 
-/// No manifest is longer than this, bytes.
+/// The maximum length, in bytes, of a manifest that this verb reads.
 const MANIFEST_BYTES_MAX: usize = 1 << 30;
 
-/// Show a manifest of the log archive: the files that form the archive as of its number.
+/// Show a manifest of the log archive: the list of the archive's files at one time.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The manifest's file.
@@ -38,7 +38,7 @@ struct Shown {
     /// The first epoch in the runs. `end` is the epoch after the last one.
     begin: u64,
     end: u64,
-    /// By stream, the position in the log at which the runs end.
+    /// For each stream, the log position at which the runs end.
     positions: Vec<u64>,
     images: Vec<u64>,
     building: Option<u64>,
@@ -46,7 +46,7 @@ struct Shown {
     anchor: Option<ShownAnchor>,
 }
 
-/// A description of the copy of the database's anchor.
+/// A description of the database's anchor, of which the manifest has a copy.
 #[derive(Debug, Serialize)]
 struct ShownAnchor {
     bytes: usize,

@@ -17,7 +17,7 @@ use crate::exit::Usage;
 use crate::offline::{Directories, Offline, hex};
 use crate::output::{self, bytes};
 
-/// Show one page of an image, or of the tree if the database has one, as it is on disk.
+/// Show one page as it is on disk: a page of the tree if the database has a tree, otherwise a page of an image.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura dump page 128 --data perdura-data\n  \
@@ -74,7 +74,7 @@ struct ShownRow {
     expiry_ms: Option<u64>,
 }
 
-/// At most this many bytes of a key or value are shown.
+/// The maximum number of bytes that the verb shows of each key or value.
 const SHOWN_BYTES: usize = 64;
 
 pub fn run(args: &Args) -> Result<()> {
@@ -114,7 +114,7 @@ fn show(args: &Args, offline: &Offline) -> Result<()> {
 
 /// Reads a page of an image, and its entry in the image's directory.
 ///
-/// Fails if the image is not complete, or has no such page.
+/// Fails if the image is not complete, or does not have the page.
 fn look(offline: &Offline, slot: ImageSlot, id: PageId) -> Result<Shown> {
     let status = offline.anchor.image(slot);
     if !status.is_complete() {
@@ -161,7 +161,7 @@ fn look(offline: &Offline, slot: ImageSlot, id: PageId) -> Result<Shown> {
     Ok(shown)
 }
 
-/// Returns the image that the flag names, or the newest image.
+/// Returns the image that the flag names. Without the flag, returns the newest complete image.
 fn slot_of(asked: Option<Slot>, offline: &Offline) -> Result<ImageSlot> {
     match asked {
         Some(Slot::A) => Ok(ImageSlot::A),

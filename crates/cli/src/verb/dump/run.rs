@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::output;
 
-/// Show a run of the log archive, after reading and checking all of it.
+/// Read and check a whole run of the log archive, and show its content.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The run's file.
@@ -38,7 +38,7 @@ struct Shown {
     pages: u64,
     only_listed_moments: bool,
     moments: usize,
-    /// The wall clocks of the first and the last listed moment, microseconds since 1970.
+    /// The times of the first and the last listed moment, microseconds since 1970.
     wall_us: Option<(u64, u64)>,
     ends: Vec<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

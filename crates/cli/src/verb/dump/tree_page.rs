@@ -1,4 +1,4 @@
-//! `perdura dump page` of a tree.
+//! `perdura dump page` for a database with a tree.
 
 use anyhow::{Result, bail};
 use perdura::Error;
@@ -13,7 +13,7 @@ use crate::exit::Usage;
 use crate::offline::Offline;
 use crate::output::{self, bytes};
 
-/// At most this many bytes of a key or value are shown.
+/// The maximum number of bytes that the verb shows of each key or value.
 const SHOWN_BYTES: usize = 64;
 
 #[derive(Serialize)]
@@ -26,9 +26,9 @@ struct Shown {
     table: u32,
     plsn: u64,
     dlsn: u64,
-    /// The low fence.
+    /// The low fence: the lowest key that the page may contain.
     low: String,
-    /// The high fence. `None`: the page is the last of its table.
+    /// The high fence: all keys in the page are lower. `None`: the page is the last of its table.
     high: Option<String>,
     next_free: Option<u32>,
     rows: Vec<ShownRow>,

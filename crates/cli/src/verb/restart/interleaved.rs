@@ -1,4 +1,4 @@
-//! A restart of a database of interleaved transactions. It writes its result to the disks.
+//! The restart of a database of interleaved transactions. It writes the result to the disks.
 
 use anyhow::{Context, Result};
 use perdura::RestartReport;
@@ -12,8 +12,8 @@ use super::to_write;
 use crate::in_memory::Pool;
 use crate::offline::{Directories, Offline, taken_slots, with_digest};
 
-/// Opens the database and closes it with a checkpoint. The class of its slots is recorded only in its pages. So a
-/// restart in memory first finds a page.
+/// Opens the database and closes it with a checkpoint. Opening needs the size class of the slots, which is recorded
+/// only in the pages. So the function first restarts in memory, and reads the class from one of the resulting pages.
 pub fn restart(
     directories: &Directories,
     offline: Offline,
@@ -39,7 +39,7 @@ pub fn restart(
     Ok(report)
 }
 
-/// Returns the class of the first page that has slots. All have the same class.
+/// Returns the size class of the first page with slots. All pages with slots have one common class.
 fn class_of(heap: &Heap) -> Option<SlotClass> {
     (0..heap.geometry().partitions).find_map(|id| {
         let part = heap.lock(PartitionId(id));

@@ -1,4 +1,4 @@
-//! The sources of a restored database: an archive, and a log directory that survived.
+//! The sources of a restore: an archive, and the surviving log directories of the lost database.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use perdura_restore::{At, RUNS_MAX, RestorePlan, Scratch, Sources, read_tail};
 use crate::read_disk::ReadDisk;
 use crate::verb::repair::must_be_empty;
 
-/// Opens the disks of a surviving log, one disk for each stream. Locks them shared with other readers. Refuses a log
-/// that a server uses.
+/// Opens the directories of a surviving log, and locks them in shared mode. Returns a disk for each stream, and the
+/// locks. Fails if a server uses the log.
 fn logs(dirs: &[PathBuf], streams: u8) -> Result<(Vec<Arc<dyn Disk>>, Locks), Error> {
     let paths = Paths {
         logs: dirs.to_vec(),
@@ -38,7 +38,7 @@ fn logs(dirs: &[PathBuf], streams: u8) -> Result<(Vec<Arc<dyn Disk>>, Locks), Er
     Ok((logs, locks))
 }
 
-/// The directory of the new database. It was empty or missing before.
+/// The directory of the new database, which was empty or missing before the restore.
 pub struct Target<'a> {
     to: &'a Path,
     existed: bool,
@@ -73,8 +73,8 @@ impl Target<'_> {
     }
 }
 
-/// Returns the plan to restore a moment from an archive and a log. Backups that were found damaged are not used. If
-/// no plan is possible, the target directory is left unchanged.
+/// Returns the plan to restore the moment `at` from an archive and a surviving log. Does not use the backups in
+/// `without`, which were found damaged. If no plan is possible, leaves the target directory unchanged.
 pub fn plan(
     store: &Store,
     log_dirs: &[PathBuf],

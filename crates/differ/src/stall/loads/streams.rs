@@ -1,4 +1,5 @@
-//! Loads with streams, places and sketches, with cursors and large counts, and with large requests of clients.
+//! More loads of the stall meter: streams, geographic places, HyperLogLogs and sorted sets, SCAN commands with large
+//! counts, and transactions with large requests.
 
 use std::ops::Range;
 
@@ -8,7 +9,7 @@ use super::{
 };
 use crate::stall::requests::{Requests, line, words};
 
-/// Every load of these kinds that is known to be heavy.
+/// All loads of this module that are known to be heavy.
 pub static MORE_LOADS: &[Load] = &[
     // Streams.
     asks("XADD MAXLEN 1 to n", stream, "XADD c MAXLEN 1 * f v"),
@@ -104,13 +105,13 @@ fn ids(n: u64) -> impl Iterator<Item = Vec<u8>> {
     (1..=n).map(|i| format!("{i}-1").into_bytes())
 }
 
-/// Makes a stream of `n` entries and a group that has read none.
+/// Makes a stream of `n` entries and a group that has read no entry.
 fn stream(n: u64) -> Requests {
     let entry = |id| words("XADD c", [id, b"field".to_vec(), b"value".to_vec()]);
     ids(n).map(entry).sum::<Requests>() + line("XGROUP CREATE c g 0")
 }
 
-/// Makes a stream of `n` entries and a group that has read all of them, in requests with small counts.
+/// Makes a stream of `n` entries. A group reads all entries, in requests with small counts.
 fn read(n: u64) -> Requests {
     let reads = (0..n.div_ceil(1000)).map(|_| "XREADGROUP GROUP g x COUNT 1000 STREAMS c >");
     stream(n) + reads.collect()

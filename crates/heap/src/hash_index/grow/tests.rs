@@ -1,4 +1,4 @@
-//! Indexes of many ranges: their contents as sets, and the cost of their steps of growth.
+//! Tests of indexes with many ranges: compares their contents with sets, and measures the cost of growth.
 
 use std::collections::BTreeSet;
 

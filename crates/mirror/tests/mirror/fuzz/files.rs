@@ -1,4 +1,4 @@
-//! Fuzzing of the files of views and hard copies with arbitrary bytes.
+//! Fuzzing of the functions that read views and hard copies. They read files of arbitrary bytes.
 
 use std::sync::Arc;
 

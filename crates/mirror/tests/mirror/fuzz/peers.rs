@@ -15,7 +15,7 @@ use perdura_mirror::{
 use super::{ROUND, Run, damage, reply, view};
 use crate::setup::{self, UUID, append, ask, open, welcomed};
 
-/// A network with real nodes, some of whose replies are replaced on their way.
+/// A network with real nodes. It replaces some of the replies on their way to the client.
 struct Liars {
     nodes: [Arc<Mutex<Node>>; 2],
     rng: Mutex<Rng>,
@@ -60,7 +60,7 @@ struct Liar {
     replies: VecDeque<Vec<u8>>,
     said: u32,
     near: Pos,
-    /// One reply in this number is replaced.
+    /// Of this many replies, on average one is replaced, one is damaged, and one is lost or sent twice.
     lies: u8,
 }
 
@@ -100,7 +100,7 @@ impl Connection for Liar {
     }
 }
 
-/// The disk of a log, which syncs late.
+/// A log with a disk that syncs late.
 #[derive(Default)]
 struct Lagging(Mutex<[u64; 2]>);
 
@@ -123,7 +123,7 @@ impl Log for Lagging {
     }
 }
 
-/// Makes a writer of a log of two streams, with one group.
+/// Makes a writer whose log has two streams and whose mirror has one group.
 fn writer(net: Arc<dyn Net>, mut random: Rng) -> Mirror {
     let mut register: Box<dyn perdura_mirror::Register> = Box::new(SimRegister::new());
     let first = view(vec![Mode::Disk]);
@@ -141,8 +141,8 @@ fn writer(net: Arc<dyn Net>, mut random: Rng) -> Mirror {
     Mirror::new(options, net, register, beginning).unwrap()
 }
 
-/// A network whose nodes report each ring as spoiled that the writer opens or renews, each time with a new damage
-/// report.
+/// A network of nodes with spoiled rings. A node answers each opening and each *renew* of a ring with a damage report.
+/// Each report names new damage.
 struct Spoilt;
 
 impl Net for Spoilt {
@@ -187,7 +187,7 @@ impl Connection for Spoils {
     }
 }
 
-/// A node found a ring spoiled again when the writer renewed it, and reported new damage. The writer panicked.
+/// Regression: the writer panicked when a node found a renewed ring spoiled again and reported new damage.
 #[test]
 fn a_ring_that_is_spoiled_again_and_again_keeps_its_node_out_and_no_more() {
     let (mirror, log) = (

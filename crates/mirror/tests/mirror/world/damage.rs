@@ -1,13 +1,13 @@
-//! Bits that flip in mapped rings. A node whose ring is damaged loses the bytes that it held, and must not be counted
-//! as holding them.
+//! Bits that flip in mapped rings. A node whose ring is damaged loses the ring's bytes. The test must not count this
+//! node as a holder of these bytes.
 
 use perdura_mirror::{NodeInc, Shared};
 
 use super::World;
 
 impl World {
-    /// Flips a bit in the newest mapped ring of a group's first node, among the bytes that it holds. Breaks the
-    /// node's connection, so that the writer asks for the ring again. Does nothing if no view has the node as a
+    /// Damages the newest mapped ring of a group's first node: flips a bit of a byte that the ring holds. Then breaks
+    /// the node's connection, so that the writer asks for the ring again. Does nothing if no view has the node as a
     /// member.
     pub(super) fn damage(&mut self, group: usize, client: u32) {
         let address = self.addresses[group][0].clone();
@@ -27,7 +27,7 @@ impl World {
         self.seen.damaged += 1;
     }
 
-    /// Returns the offset of a random byte that a checksum covers in the memory of a ring. See the layout in
+    /// Returns the offset of a random byte in the memory of a ring. A checksum covers the byte. The layout is in
     /// docs/formats/logd.md.
     fn held_byte(&self, memory: &dyn Shared) -> Option<usize> {
         let (size, entries) = (memory.load(8), memory.load(16));
@@ -46,7 +46,7 @@ impl World {
         Some(number(begin + pos % size))
     }
 
-    /// Forgets the damage of nodes that are no longer in any view. From now on their bytes must be right again.
+    /// Forgets the damage of nodes that are no longer in any view. Later checks expect correct bytes from these nodes.
     pub(super) fn forget_damages(&mut self) {
         let damaged = std::mem::take(&mut self.damaged);
         let still = damaged.into_iter().filter(|inc| self.is_counted(*inc));

@@ -1,5 +1,5 @@
-//! Checks after each step of the bytes that a takeover would find now. So a bug that damages a ring is found even if
-//! no crash follows.
+//! The check of the bytes that a takeover would find. It runs after each step. So a bug that damages a ring is found
+//! even if no crash follows.
 
 use perdura_base::{StreamId, Uuid};
 use perdura_mirror::{Generation, Member, RingName};
@@ -39,8 +39,9 @@ impl World {
         Ok(())
     }
 
-    /// Compares the bytes that a member holds with the stream. For a killed member, compares those that it held when
-    /// it was killed. Returns a description of the difference. `None`: they agree.
+    /// Checks that a member holds the acknowledged bytes of a stream, and that they are right. For a killed member,
+    /// checks the ring that it had when it was killed. Returns a description of the first fault. `None`: no fault was
+    /// found.
     fn lacks(
         &self,
         member: &Member,

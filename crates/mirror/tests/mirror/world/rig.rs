@@ -1,4 +1,4 @@
-//! A writer with a mirror, whose steps a test controls.
+//! A writer with a mirror. A test controls every step of the writer.
 
 use std::sync::Arc;
 
@@ -83,7 +83,8 @@ impl Rig {
         }
     }
 
-    /// Moves the writer to the machine of the first node of each group, so that it can use their memory.
+    /// Moves the writer to the machine on which each group's first node runs. The writer can then use the memory of
+    /// these nodes.
     pub fn come_home(&self) {
         self.net.set_machine(1, Machine([1; 16]));
     }

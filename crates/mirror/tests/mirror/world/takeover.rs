@@ -12,7 +12,7 @@ use perdura_mirror::{
 use super::{BLOCK, Fallen, LEASE, MS, ModelLog, TAIL, UUID, World, Writer};
 
 impl World {
-    /// Starts the next life: claim, fetch, drain, restart. If that is interrupted, begins again.
+    /// Starts the next life: claim, fetch, drain, restart. If the takeover is interrupted, begins again.
     pub(super) fn start(&mut self) -> Result<(), String> {
         let mut fallen = self.fallen.take().unwrap_or_else(|| Fallen {
             on_disk: self.history.iter().map(Vec::len).collect(),
@@ -139,7 +139,8 @@ impl World {
         }
     }
 
-    /// Returns the bytes that the nodes hold. `None`: they have lost some, and in this case that is permitted.
+    /// Returns the bytes that the nodes hold. `None`: the fetch failed because all members of a mirror were lost or
+    /// damaged, which is permitted.
     fn fetch(&mut self, view: &View, fallen: &Fallen) -> Result<Option<Vec<Vec<Kept>>>, String> {
         for healed in [false, true] {
             let from = fallen
@@ -193,7 +194,7 @@ impl World {
         unreachable!("the second try returns")
     }
 
-    /// Writes the fetched bytes to the disk. If `half` is set, it may write only a part of them.
+    /// Writes the fetched bytes to the disk. If `half` is set, may write only a part of the bytes.
     fn drain(&mut self, fallen: &mut Fallen, all: &[Vec<Kept>], half: bool) -> Result<(), String> {
         let mut ends = fallen.on_disk.clone();
         for (stream, kept) in all.iter().enumerate() {

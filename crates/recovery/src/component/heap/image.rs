@@ -1,4 +1,4 @@
-//! Checks each page of an image against the directory that lists it.
+//! The check of an image: each page is compared with the directory that lists it.
 
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
@@ -11,7 +11,7 @@ use crate::findings::{Findings, ImageFindings, Problem};
 use crate::image::{ImageFile, PageSummer, Places, disk_of, pages_path, read_directory};
 use crate::options::RestartOptions;
 
-/// Checks an image: its files, its directory, and each page.
+/// Checks an image: the files, the directory, and each page.
 pub(super) fn check_image(
     options: &RestartOptions,
     anchor: &Anchor,

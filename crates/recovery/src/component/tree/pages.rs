@@ -1,5 +1,6 @@
-//! Checks a tree's pages: first each page as it is on disk, then all pages together, as a restart in memory leaves
-//! them. The pages on disk were written at different moments, so they form one tree only after a restart.
+//! The two checks of a tree's pages. The first checks each page as it is on disk. The second runs after a restart in
+//! memory, and checks all pages together. The pages on disk were written at different moments, so they form one tree
+//! only after a restart.
 
 use perdura_base::{Error, Gsn, Pid, Result};
 use perdura_device::Access;
@@ -53,8 +54,8 @@ pub(super) fn check_pages(
     }
 }
 
-/// Checks a tree after a restart. Returns the error of the first page that fails a check. A restart that does not read
-/// that page succeeds, but the page's rows are lost all the same.
+/// Checks a tree after a restart. Returns the error of the first page that fails a check. A restart may succeed without
+/// a read of that page, but the page's rows are lost.
 pub(super) fn check_tree(tree: &Tree, eosl: Gsn, found: &mut Findings) -> Result<()> {
     let checked = check(tree, eosl)?;
     if let Some(findings) = found.trees.get_mut(TREE_DIR) {

@@ -1,5 +1,5 @@
-//! Tests of the second pass over logs made by hand: which frames are played and in which order, and which logs are
-//! refused.
+//! Tests of the second pass, which plays ordered frames. The logs are made by hand. The tests check the frames that the
+//! pass plays, the order of the frames, and the refusal of wrong logs.
 
 #[cfg(feature = "flaws")]
 mod seeded;
@@ -226,9 +226,9 @@ fn without_a_player_a_frame_to_play_is_an_error_that_names_the_first_procedure()
     );
 }
 
-/// Found in a run: a thread that met the error released the queues before it had ended the pass. Another thread then
-/// saw waiting frames and no thread that read or played, and reported a contradiction in the log. Sometimes the caller
-/// got that error.
+/// Found in a test run: a thread failed, and released the queues before it had ended the pass. Another thread then saw
+/// that frames waited although no thread read or played, and reported a contradiction in the log. Sometimes the caller
+/// got this wrong error.
 #[test]
 fn threads_that_find_nothing_to_do_after_an_error_do_not_report_another_one() {
     let machine = Machine::new();
@@ -362,7 +362,7 @@ fn an_epoch_that_is_not_whole_in_all_streams_is_not_played() {
     assert_eq!(restarted.report.durable_epoch, durable.0);
     assert!(restarted.report.void_blocks > 0);
     assert_eq!(recorder.all().len(), 1);
-    // The frame is not played later either: the next life gives its number to another transaction.
+    // No later restart plays the frame: the next life gives the frame's number to another transaction.
     let life = machine.open();
     command(&life.wal, 2, &[part(0, 2)], "another");
     flush_all(&life.wal).unwrap();

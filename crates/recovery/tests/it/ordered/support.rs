@@ -1,4 +1,4 @@
-//! A database made by hand, and a player that records the frames that it plays.
+//! A database made by hand, and a player that records all played frames.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -70,7 +70,7 @@ impl Machine {
         life(restarted, &options)
     }
 
-    /// Opens a life in which both families are declared.
+    /// Opens a life and declares the two families.
     pub fn declared(&self) -> Life {
         let life = self.open();
         for family in Family::ALL {
@@ -79,7 +79,8 @@ impl Machine {
         life
     }
 
-    /// Runs a restart that changes nothing.
+    /// Runs a restart that changes nothing on the disk. Returns the recorder of the played frames, and the restarted
+    /// database.
     pub fn back(&self, schedule: Schedule) -> Result<(Arc<Recorder>, Restarted)> {
         let recorder = Recorder::new();
         let options = RestartOptions {
@@ -104,8 +105,8 @@ pub fn schedules() -> Vec<Schedule> {
     inline.chain(threads).chain(slow).collect()
 }
 
-/// Records the frames that it plays, and a violation if two frames of a partition are played at the same time or out of
-/// order.
+/// A player that records the frames it is called with. It also records violations: frames of one partition that are
+/// played simultaneously or out of order.
 pub struct Recorder {
     heap: Mutex<Option<Arc<Heap>>>,
     pub played: Mutex<Vec<Played>>,
@@ -146,7 +147,7 @@ impl Recorder {
         self.violations.lock().push(what);
     }
 
-    /// Returns all frames that were played, sorted. Fails if a rule was violated.
+    /// Returns all frames that were played, sorted. Fails if the recorder has recorded a violation.
     pub fn all(&self) -> Vec<Played> {
         assert_eq!(*self.violations.lock(), Vec::<String>::new());
         assert_eq!(self.begun.load(Ordering::Relaxed), 1);

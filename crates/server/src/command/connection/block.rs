@@ -1,15 +1,14 @@
 //! MULTI, EXEC and DISCARD.
 //!
-//! EXEC runs a block in two steps. First the plain commands (SELECT, CLIENT, PING …) run once, in
-//! order, into a side buffer. They determine the database and the protocol of each data command.
-//! Then the data commands run in one engine transaction over the partitions of all their keys. The
-//! engine may run that transaction more than once. At the end all replies are joined in order. A
-//! command that fails at run time replies with its error and changes nothing. The other commands
-//! keep their effects, as in Redis. If the engine refuses (memory, log), the whole block has no
-//! effect.
+//! EXEC runs a block in two steps. First the plain commands (SELECT, CLIENT, PING …) run once, in order, into a
+//! side buffer. They determine the database and the protocol of each data command. Then the data commands run
+//! in one engine transaction over the partitions of all their keys. The engine may run that transaction more
+//! than once. At the end all replies are joined in order. A command that fails at run time replies with its
+//! error and changes nothing. The other commands keep their effects, as in Redis. If the engine refuses the
+//! transaction for lack of memory or log space, the whole block has no effect.
 //!
-//! The watched keys are checked for changes before the first step. A watched key that expires after
-//! that check does not abort the block.
+//! The watched keys are checked for changes before the first step. A watched key's expiry after that check does not
+//! abort the block.
 
 use crate::acl;
 use crate::ahead::AHEAD_KEYS;
@@ -37,8 +36,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     plain("multi", 1, LOADING | IMMEDIATE | FAST | APART, multi),
 ];
 
-/// The memory of a queued command beside its arguments, bytes: its slot in a queue that may be half
-/// empty, and the allocator's headers of two buffers.
+/// The bytes that a queued command takes besides its arguments: two slots of the queue, and the allocator's headers of
+/// two buffers. A command counts for two slots because half of the queue may be free.
 const QUEUED_BYTES: usize = 2 * size_of::<(&Command, OwnedArgs)>() + 32;
 
 /// Queues a command for EXEC.
@@ -73,8 +72,8 @@ pub(crate) fn enqueue(
     out.simple("QUEUED");
 }
 
-/// Marks an open block as broken by a refused command, or ends it if the command was EXEC. Returns
-/// the error to reply with.
+/// Marks an open block as broken by a refused command, or ends the block if the command was EXEC. Returns the
+/// error to reply with.
 pub(crate) fn broken_by(
     state: &mut State,
     session: &mut Session,
@@ -118,7 +117,7 @@ fn is_long(state: &State, block: &Block) -> bool {
     !block.broken && !block.is_wide && to_u64(block.words) > state.steps.long
 }
 
-/// The result of the first step for one command.
+/// One command's result in the first step of EXEC.
 struct Step {
     database: u8,
     resp3: bool,
@@ -144,7 +143,7 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
         return cx.out.error(text);
     }
     if changed {
-        // The change that the reply shows may still be on its way to the disk.
+        // The null reply shows that a watched key has changed, and that change may not be durable yet.
         cx.effects.epoch = cx.state.newest;
         return cx.out.null_array();
     }
@@ -157,7 +156,7 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
     if let Err(error) = run_steps(cx, ready, partitions) {
         cx.out.buf.truncate(start);
         cx.effects.held_back.clear();
-        // The block had no effect, and neither had its SELECT.
+        // The block had no effect, so a SELECT in it must have none.
         (cx.session.database, cx.session.resp3) = before;
         cx.effects.epoch = cx.effects.epoch.max(told_by(cx.state, &error).epoch);
         failed(cx.state, &error, &mut cx.out);
@@ -239,14 +238,14 @@ fn run_plain(
     cx.out.resp3 = cx.session.resp3;
 }
 
-/// A block whose plain commands have run.
+/// A block after its plain commands have run.
 struct Ready {
     block: Block,
     steps: Vec<Step>,
     /// The replies of the plain commands.
     aside: Vec<u8>,
-    /// The time that each command took when the block ran last. `failed` has the index and the
-    /// reply of each command that failed.
+    /// The time that each command took in the block's last run. `failed` has the index and the reply of each
+    /// command that failed.
     ran: Vec<Duration>,
     failed: Vec<(usize, Vec<u8>)>,
 }
@@ -254,7 +253,7 @@ struct Ready {
 /// The reason why the transaction of a block ended early.
 enum Ended {
     Failed(Error),
-    /// A command is heavy: the block runs beside the loop.
+    /// A command would go through very many elements, so the block runs beside the loop.
     Leaves(PartitionSet),
 }
 
@@ -302,15 +301,14 @@ impl Ready {
         Ok(())
     }
 
-    /// Counts the commands of the block with their times and their error replies.
+    /// Counts each command of the block in the statistics, with its time, and with its error reply if it failed.
     fn count_steps(&self, state: &mut State) {
         let times = state.options.latency_tracking;
         let mut failed = self.failed.iter().peekable();
         let mut found: Option<(&Command, usize)> = None;
         for (at, ((command, owned), took)) in self.block.queue.iter().zip(&self.ran).enumerate() {
             let error = failed.next_if(|(failed, _)| *failed == at);
-            // The slot is looked up once for a run of the same command, because long blocks often
-            // repeat one.
+            // Long blocks often repeat a command. The slot is looked up once for all repetitions in a row.
             if found.is_none_or(|(known, _)| !std::ptr::eq(known, *command)) {
                 let slot = state.lookup.find_slot(command.name.as_bytes());
                 found = slot.map(|(slot, _)| (*command, slot));

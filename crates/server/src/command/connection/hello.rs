@@ -27,7 +27,7 @@ pub(crate) static COMMANDS: &[Command] = &[
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
-/// The version that clients see, because they choose commands by it.
+/// The Redis version that clients see. Clients decide by it which commands they use.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
 /// `AUTH [user] password`

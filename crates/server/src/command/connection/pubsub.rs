@@ -64,7 +64,7 @@ fn confirm(cx: &mut Cx<'_>, word: &str, name: Option<&[u8]>, count: usize) {
     cx.keep_push(start);
 }
 
-/// `SUBSCRIBE name [name …]`, for each kind of topic.
+/// `SUBSCRIBE name [name …]`, PSUBSCRIBE and SSUBSCRIBE.
 fn subscribe(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
     let word = match topic {
         Topic::Channel => "subscribe",
@@ -85,7 +85,7 @@ fn subscribe(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
     cx.session.subscriptions = Some(own);
 }
 
-/// `UNSUBSCRIBE [name …]`, for each kind of topic.
+/// `UNSUBSCRIBE [name …]`, PUNSUBSCRIBE and SUNSUBSCRIBE.
 fn unsubscribe(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
     let word = match topic {
         Topic::Channel => "unsubscribe",
@@ -112,8 +112,8 @@ fn unsubscribe(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
 }
 
 /// `PUBLISH channel text`. If the client itself receives the message, the message comes before the
-/// reply. A message waits for the durability of the writes before it. In a MULTI block it also
-/// waits for the block's commit.
+/// reply. A message waits until all earlier writes are durable. In a MULTI block it also waits for the
+/// block's commit.
 fn publish(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
     let (channel, text) = (args.at(1), args.at(2));
     if cx.in_block {
@@ -169,7 +169,7 @@ fn channels(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
 }
 
 fn listeners(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
-    // In RESP3, too, Redis answers with an array and not with a map.
+    // Even in RESP3, Redis answers with an array and not with a map.
     cx.out.array((args.len() - 2) * 2);
     for name in args.from(2) {
         let count = cx.state.topics.listeners(topic, name).count();

@@ -1,12 +1,11 @@
-//! The two places where a data command runs: the loop, and the thread beside it.
+//! The two places where a data command runs: the event loop, and the thread beside it.
 
 use super::{Data, Done, Later, Stop};
 use crate::engine::{Db, Packing, Tx};
 use crate::state::State;
 use std::cell::Cell;
 
-/// The settings of the server that a command beside the loop needs, as they were when the command
-/// left the loop.
+/// The server's settings for a command beside the loop. They are copied when the command leaves the loop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Host {
     packing: Packing,
@@ -51,7 +50,7 @@ impl Server<'_> {
         }
     }
 
-    /// Returns whether keys are fetched before they are used.
+    /// Returns whether commands fetch keys before they use them.
     pub(super) fn looks_ahead(&self) -> bool {
         match self {
             Server::Loop(state) => state.looks_ahead,
@@ -59,7 +58,7 @@ impl Server<'_> {
         }
     }
 
-    /// Returns the most bytes of a sparse sketch.
+    /// Returns the greatest size of a sparse HyperLogLog sketch, bytes.
     pub(super) fn sparse_sketch_bytes_max(&self) -> u64 {
         match self {
             Server::Loop(state) => state.options.hll_sparse_bytes_max,
@@ -69,8 +68,7 @@ impl Server<'_> {
 }
 
 impl<'a, 'tx> Data<'a, 'tx> {
-    /// Fails like [`heavy`](Self::heavy) if a command is about to go through `most` elements of a
-    /// key's collection, or through all elements if there are fewer.
+    /// Calls [`heavy`](Self::heavy) for a command that will visit at most `most` elements of a key's collection.
     pub(crate) fn heavy_in(&self, key: &[u8], most: u64) -> Done {
         if !self.may_leave || !self.is_long(most.saturating_mul(2)) {
             return Ok(());
@@ -94,7 +92,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
         Data::of(Server::Beside(host), host, db, tx, database)
     }
 
-    /// Makes the context of a command that runs in this place, with these settings.
+    /// Makes the context of a command with the settings `host`. `server` is the place where the command runs.
     pub(super) fn of(
         server: Server<'a>,
         host: &Host,
@@ -142,8 +140,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
         matches!(self.later, Some(Later::Beside))
     }
 
-    /// Fails if a command that is about to go through this number of elements should run beside the
-    /// loop. The command must not have written anything before.
+    /// Fails with `Stop::Beside` if `elements` elements are too many for the loop and the command may run beside it.
+    /// The command must not have written anything yet.
     pub(crate) fn heavy(&self, elements: u64) -> Done {
         // Elements count twice, because changing an element takes longer than reading it.
         match self.may_leave && self.is_long(elements.saturating_mul(2)) {

@@ -7,13 +7,13 @@ use crate::resp::parse::Args;
 use perdura_base::flaw::{Flaw, armed};
 
 impl Data<'_, '_> {
-    /// Sets the user whose commands run. If the user may not use every key, a command that uses an
-    /// undeclared key fails. So a bug in its list of keys cannot circumvent access control.
+    /// Sets the user for whom the commands run. If the user may not use every key, a command that uses an undeclared
+    /// key fails. So a bug in a command's list of keys cannot circumvent access control.
     pub(crate) fn run_for(&mut self, user: &User) {
         self.keeps_to_keys |= !user.has_every_key();
     }
 
-    /// Does a command's work. If the user may not use every key, the work can use only the keys
+    /// Runs `work`, the body of a command. If the user may not use every key, the work can use only the keys
     /// that the command declares.
     #[inline]
     pub(super) fn with_keys<R>(

@@ -1,5 +1,5 @@
-//! The work of a command that is left after its transaction: events for observers, and freeing the
-//! space of a flush.
+//! The work that remains after a command's transaction. Observers get events, and the space of flushed databases is
+//! freed.
 
 use super::{Event, Later};
 use crate::command::Told;
@@ -7,7 +7,7 @@ use crate::command::scripts::ran::Ran;
 use crate::engine::{Epoch, Flushed, Reached, Rung};
 use crate::state::State;
 
-/// The work that a transaction leaves until it has committed.
+/// The work that a transaction postpones until after its commit.
 #[must_use]
 pub(crate) struct Outcome {
     pub(super) hits: u64,
@@ -19,16 +19,16 @@ pub(crate) struct Outcome {
     pub(super) swapped: u16,
     pub(super) ran: Option<Box<Ran>>,
     pub(super) emptied: bool,
-    /// True if the transaction has written anything, even values equal to the old ones.
+    /// True if the transaction has written anything, even unchanged values.
     pub(super) wrote: bool,
     /// The reason why the command has no reply yet. `None`: it has its reply.
     pub later: Option<Later>,
 }
 
 impl Outcome {
-    /// Returns the epochs that the replies of a transaction rest on. `epoch` is the epoch of its
-    /// commit. If it wrote only values equal to the old ones, that is the epoch of the newest write
-    /// to its partitions. 0 means that this write is older than this opening of the database.
+    /// Returns the epochs that the replies of a transaction depend on. `epoch` is the epoch of the transaction's
+    /// commit. If the transaction wrote only unchanged values, `epoch` is the epoch of the newest earlier write to the
+    /// written partitions. It is 0 if there was no earlier write since the database was opened.
     pub(crate) fn told(&self, epoch: Epoch, reached: Reached) -> Told {
         let rests_on = self.ran.as_ref().map(|ran| ran.rests_on);
         let written = match epoch {
@@ -42,8 +42,8 @@ impl Outcome {
         }
     }
 
-    /// Counts the lookups, and publishes the changes, which are durable with `epoch`. Frees the
-    /// space that a flush has emptied.
+    /// Counts the lookups, publishes the changes, and frees the space of flushed databases. The changes become
+    /// durable with `epoch`.
     pub(crate) fn settle(self, state: &mut State, epoch: Epoch) {
         state.stats.hits += self.hits;
         state.stats.misses += self.misses;

@@ -1,6 +1,5 @@
-//! Tests of the effects that a command leaves beside its reply. They are checked while the loop
-//! does not know yet that the writes are on the disk. Seeded bugs show that the tests notice
-//! errors.
+//! Tests of the effects that a command leaves besides its reply. They check the effects while the loop does not
+//! know yet that the writes are on the disk. Seeded bugs show that the tests notice errors.
 
 use crate::engine::{Db, Durability, Options, Ticket};
 use crate::options::ServerOptions;
@@ -15,8 +14,8 @@ mod keys;
 mod rungs;
 mod unsynced;
 
-/// Sends a line and returns the durability that the client's pending replies wait for; `None` if
-/// they may leave.
+/// Sends a line and returns the durability that the client's pending replies wait for. `None`:
+/// they wait for nothing.
 fn send(state: &mut State, client: usize, line: &str) -> Option<Durability> {
     let mut connection = state.connections.take(client).expect("a client");
     connection.take(state, format!("{line}\r\n").as_bytes());
@@ -59,9 +58,9 @@ const LIBRARY: &str = "#!lua name=mine\n\
     redis.register_function('gone', function(keys) redis.call('DEL', keys[1]) end)\n\
     redis.register_function{function_name='f', callback=function() return 7 end, flags={'no-writes'}}";
 
-/// Returns a word of a request. `$dump` is a payload of RESTORE, and `$functions` one of FUNCTION
-/// RESTORE. `$sha` is a script that deletes the stream `s`. `$mine`, `$changed` and `$yours` are
-/// libraries. Any other name is a key, and the word is its dump.
+/// Returns the bytes of one word of a request. `$dump` is a payload for RESTORE, and `$functions` is a
+/// payload for FUNCTION RESTORE. `$sha` is a script that deletes the stream `s`. `$mine`, `$changed` and
+/// `$yours` are libraries. `$` with any other name is the dump of the key with that name.
 fn word_of(state: &mut State, client: usize, word: &str) -> Vec<u8> {
     let Some(name) = word.strip_prefix('$').filter(|name| !name.is_empty()) else {
         return word.as_bytes().to_vec();
@@ -98,7 +97,7 @@ fn word_of(state: &mut State, client: usize, word: &str) -> Vec<u8> {
     }
 }
 
-/// Lets all commands that run in steps or beside the loop end.
+/// Does the loop's work until no command runs in steps or beside the loop.
 fn finish_jobs(state: &mut State) {
     // A command that the log has no room for waits its turn.
     while !state.jobs.is_empty() || state.beside.is_busy() {
@@ -124,8 +123,7 @@ fn leave(state: &mut State, client: usize) {
     state.connections.release(client);
 }
 
-/// Makes all writes so far durable, and lets the replies that rest on them leave. Later writes are
-/// not durable.
+/// Makes all earlier writes durable, so that no reply waits for them any more. Later writes are not made durable.
 fn sync(state: &mut State) {
     let db = state.db().expect("a database").clone();
     db.wait(Ticket {
@@ -234,7 +232,7 @@ fn a_library_is_there_after_a_restart() {
     });
 }
 
-/// The log prepares the first segment of its second stream after that of the first stream.
+/// The log has two streams here, and prepares segments one at a time. So one stream waits for its first segment.
 #[test]
 fn a_library_that_is_loaded_right_after_the_start_waits_for_its_segment() {
     for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! Places: members of a sorted set whose scores are cells of the map.
+//! Places: members of a sorted set with scores that encode coordinates.
 //!
 //! The arithmetic is in [`crate::engine::types::geo`]. This module parses the requests and writes
 //! the replies.
@@ -25,7 +25,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("geopos", -2, READ, ONE, geopos),
 ];
 
-/// Reads a longitude and the latitude behind it.
+/// Reads a longitude, then a latitude.
 fn place(args: &Args<'_>, at: usize) -> Result<Place, Stop> {
     let longitude = score::parse(args.at(at)).ok_or(NOT_FLOAT)?;
     let latitude = score::parse(args.at(at + 1)).ok_or(NOT_FLOAT)?;
@@ -34,7 +34,7 @@ fn place(args: &Args<'_>, at: usize) -> Result<Place, Stop> {
     })
 }
 
-/// Reads a unit of length. Returns its length in metres.
+/// Reads a unit of length. Returns the unit's length in metres.
 fn unit(word: &[u8]) -> Result<f64, Stop> {
     const UNITS: [(&[u8], f64); 4] = [
         (b"m", 1.0),

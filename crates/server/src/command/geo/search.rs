@@ -1,5 +1,5 @@
-//! Members within an area, answered or stored: GEOSEARCH, GEOSEARCHSTORE, and the older GEORADIUS and
-//! GEORADIUSBYMEMBER.
+//! Commands that find the members in an area: GEOSEARCH, GEOSEARCHSTORE, and the older GEORADIUS and
+//! GEORADIUSBYMEMBER. They reply with the members, or store them in a key.
 
 use super::{place, place_of, reply_distance, reply_place, unit};
 use crate::command::flag::{DENY_OOM, READ, WRITE};
@@ -34,8 +34,8 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("geosearchstore", -8, STORES, TWO, geosearchstore),
 ];
 
-/// The options: two for commands that may store, seven for all commands, four for an area, one for
-/// GEOSEARCHSTORE. Each command uses a slice of this list.
+/// The options, in four groups. Two are for GEORADIUS and GEORADIUSBYMEMBER, seven for all commands, four for
+/// GEOSEARCH and GEOSEARCHSTORE, and one for GEOSEARCHSTORE. Each command uses a slice of this list.
 const WORDS: [Word; 14] = [
     role("STORE", Role::Target),
     role("STOREDIST", Role::Target),
@@ -52,12 +52,13 @@ const WORDS: [Word; 14] = [
     word("BYBOX", 3),
     word("STOREDIST", 0),
 ];
-/// The index of the first of the options for all commands.
+/// The index of the first option for all commands.
 const ALL: usize = 2;
-/// The index of the first of the options for an area.
+/// The index of the first option for an area.
 const AREA: usize = 9;
 
-/// Returns the grammar of `WORDS[begin..end]`, whose options may begin at argument `from`.
+/// Returns the grammar of the options `WORDS[begin..end]`. The first argument that can be an option has the index
+/// `from`.
 const fn grammar(from: usize, begin: usize, end: usize) -> Grammar {
     Grammar {
         from,
@@ -74,7 +75,7 @@ static SEARCH_STORE: Grammar = grammar(3, ALL, WORDS.len());
 
 const NO_MEMBER: &str = "ERR could not decode requested zset member";
 
-/// The form of the request, which the command's name determines.
+/// The kind of search. The command's name determines it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Named {
     /// A circle around coordinates.
@@ -106,7 +107,7 @@ impl Named {
         }
     }
 
-    /// Returns the name of the event when a result is stored.
+    /// Returns the name of the event that reports a stored result.
     fn event(self) -> &'static str {
         match self {
             Named::Search { .. } => "geosearchstore",
@@ -119,7 +120,7 @@ impl Named {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Target<'a> {
     key: &'a [u8],
-    /// True if the scores are the distances.
+    /// True if the stored scores are distances.
     distances: bool,
 }
 
@@ -127,9 +128,9 @@ struct Target<'a> {
 #[derive(Default)]
 struct Query<'a> {
     centre: Option<Place>,
-    /// The form and its unit.
+    /// The form of the area, and the length of the form's unit in metres.
     form: Option<(Form, f64)>,
-    /// True if a member gave the centre, false if coordinates did. `None`: it was not given.
+    /// True if an option names a member as the centre, false if an option gives coordinates. `None`: no option does.
     from: Option<bool>,
     distances: bool,
     scores: bool,
@@ -140,7 +141,7 @@ struct Query<'a> {
     target: Option<Target<'a>>,
 }
 
-/// Reads a size. The caller refuses a negative one.
+/// Reads a size. The caller refuses a negative size.
 fn size(word: &[u8], malformed: &'static str) -> Result<f64, Stop> {
     Ok(score::parse(word).ok_or(malformed)?)
 }
@@ -165,8 +166,8 @@ fn rectangle(args: &Args<'_>, at: usize) -> Result<(Form, f64), Stop> {
 }
 
 impl<'a> Query<'a> {
-    /// Reads a request. A member that gives the centre is looked up in `set`. Without `set` it is
-    /// not checked.
+    /// Reads a request. If a member gives the centre, looks that member up in `set`. Without `set`, the member
+    /// is not checked.
     fn parse(args: &Args<'a>, named: Named, set: Option<&Source<'_>>) -> Result<Query<'a>, Stop> {
         let mut query = Query::default();
         match named {
@@ -199,8 +200,7 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
-    /// Reads an option about the output of members. Returns false if the word is not such an
-    /// option.
+    /// Reads an option that concerns the result. Returns false if the word is no such option.
     fn output(&mut self, args: &Args<'a>, at: usize, word: &str) -> Result<bool, Stop> {
         match word {
             "WITHDIST" => self.distances = true,
@@ -228,8 +228,7 @@ impl<'a> Query<'a> {
         Ok(true)
     }
 
-    /// Reads an option that describes the area. A member that gives the centre is looked up in
-    /// `set`.
+    /// Reads an option that describes the area. If a member gives the centre, looks that member up in `set`.
     fn area(&mut self, args: &Args<'a>, at: usize, word: &str, set: Option<&Source<'_>>) -> Done {
         let other_form = |is_box: bool| match &self.form {
             Some((Form::Box { .. }, _)) => !is_box,
@@ -254,7 +253,7 @@ impl<'a> Query<'a> {
         Ok(())
     }
 
-    /// Refuses options that exclude each other.
+    /// Refuses conflicting options.
     fn check(&self, args: &Args<'_>, named: Named) -> Done {
         let searches = matches!(named, Named::Search { .. });
         if self.target.is_some() && (self.distances || self.scores || self.places) {
@@ -281,7 +280,7 @@ impl<'a> Query<'a> {
         Ok(())
     }
 
-    /// Returns the area. `None`: its centre or its form is not known.
+    /// Returns the area. `None`: the centre or the form is not known.
     fn search(&self) -> Option<Search> {
         let ((form, unit), centre) = (self.form?, self.centre?);
         Some(Search { centre, form, unit })
@@ -303,7 +302,7 @@ impl<'a> Query<'a> {
         found
     }
 
-    /// Returns a distance in the unit of the request.
+    /// Returns the distance of a found member in the unit of the request.
     fn distance(&self, found: &Found<'_>) -> f64 {
         found.distance / self.form.map_or(1.0, |(_, unit)| unit)
     }
@@ -319,7 +318,7 @@ impl<'a> Query<'a> {
             reply_distance(out, self.distance(found));
         }
         if self.scores {
-            #[allow(clippy::cast_possible_truncation)] // as a cell is read
+            #[allow(clippy::cast_possible_truncation)] // a score becomes a cell by the same cast
             out.integer(found.score as i64);
         }
         if self.places {
@@ -389,7 +388,7 @@ fn geosearch(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Don
     search(data, args, out, Named::Search { stores: false })
 }
 
-/// `GEOSEARCHSTORE destination source`, the area and its order as in GEOSEARCH, `[STOREDIST]`
+/// `GEOSEARCHSTORE destination source [STOREDIST]`, and the options of GEOSEARCH for the area, the order and the count
 fn geosearchstore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     search(data, args, out, Named::Search { stores: true })
 }

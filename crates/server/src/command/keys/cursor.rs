@@ -34,7 +34,7 @@ pub(crate) fn parse_cursor(arg: &[u8]) -> Result<u64, Stop> {
     })
 }
 
-/// The options behind a cursor.
+/// The options after a cursor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScanOptions<'a> {
     /// The pattern that names must match. `None`: every name matches.
@@ -46,7 +46,7 @@ pub(crate) struct ScanOptions<'a> {
 }
 
 impl<'a> ScanOptions<'a> {
-    /// Reads the options from argument `at` on. TYPE is an option only if `keys` are scanned.
+    /// Reads the options, beginning at argument `at`. TYPE is an option only if `keys` are scanned.
     pub(crate) fn parse(args: &Args<'a>, mut at: usize, keys: bool) -> Result<Self, Stop> {
         let mut options = ScanOptions {
             pattern: None,
@@ -133,7 +133,7 @@ pub(crate) fn count_arg(arg: &[u8]) -> Result<i64, Stop> {
     }
 }
 
-/// Checks a number of random elements. Each of these elements takes two replies.
+/// Fails if a request wants too many random elements. Each element takes two items of the reply.
 pub(crate) fn count_arg_of_pairs(count: i64) -> Result<i64, Stop> {
     if count.unsigned_abs() > i64::MAX.unsigned_abs() / 2 {
         return Err("ERR value is out of range".into());

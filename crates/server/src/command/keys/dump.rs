@@ -74,17 +74,17 @@ fn dump_key(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     Ok(())
 }
 
-/// The approximate bytes of an element in a payload.
+/// The approximate number of bytes that an element takes in a payload.
 const ELEMENT_BYTES: u64 = 8;
-/// The approximate bytes of a string that are checked, copied and logged in the time that one
-/// element takes.
+/// The approximate number of string bytes that cost as much time as one element. The server checks, copies and logs
+/// these bytes.
 const STRING_BYTES: u64 = 128;
 /// The first bytes of a payload with a compressed string: the type, then the encoding.
 const COMPRESSED_STRING: [u8; 2] = [0, 0xc3];
-/// The most bytes that LZF makes of one byte: 3 bytes become at most 264.
+/// The greatest expansion by LZF: 3 compressed bytes become at most 264 bytes, so 1 byte becomes at most 88.
 const LZF_RATIO_MAX: u64 = 88;
 
-/// Returns the approximate number of elements that take as long as the value of a payload.
+/// Returns the approximate cost of a payload's value, in elements.
 fn weight(payload: &[u8]) -> u64 {
     let bytes = to_u64(payload.len());
     match payload.first() {
@@ -94,7 +94,7 @@ fn weight(payload: &[u8]) -> u64 {
     }
 }
 
-/// The arguments of RESTORE beside the payload.
+/// The arguments of RESTORE besides the payload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
     ttl: u64,
@@ -110,7 +110,7 @@ impl Terms {
         self.replace
     }
 
-    /// Returns the time when the key expires if it is made now.
+    /// Returns the time when the key expires if it is made at the time `now`.
     pub(crate) fn expiry_ms(self, now: u64) -> Option<u64> {
         match (self.ttl, self.absolute) {
             (0, _) => None,
@@ -150,7 +150,7 @@ struct Options {
     absolute: bool,
     /// Seconds since the key was used.
     idle: Option<u64>,
-    /// A frequency was given. It excludes an idle time, and is not kept.
+    /// True if FREQ was given. FREQ excludes IDLETIME, and its value is not kept.
     freq: bool,
 }
 
@@ -233,7 +233,7 @@ fn restore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     Ok(())
 }
 
-/// Writes a whole value under a key that does not exist. The payload may contain an element twice.
+/// Writes a whole value under a key that does not exist. The value may contain an element twice.
 fn write(data: &mut Data<'_, '_>, key: &[u8], value: &Value) -> Done {
     let (tx, table) = (&mut *data.tx, data.table);
     match value {

@@ -1,4 +1,4 @@
-//! Expiry: deadlines are absolute milliseconds. A key whose deadline has passed is deleted.
+//! The expiry of keys. Deadlines are absolute milliseconds. A key is deleted when its deadline has passed.
 
 use crate::command::event::Class;
 use crate::command::flag::{FAST, READ, WRITE};
@@ -25,9 +25,9 @@ pub(crate) static COMMANDS: &[Command] = &[
 /// The form of a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind {
-    /// True if the amount is in seconds, false if in milliseconds.
+    /// True for an amount in seconds, false for milliseconds.
     seconds: bool,
-    /// True if the amount is counted from now, false if from 1970.
+    /// True for an amount counted from now, false for an amount from 1970.
     relative: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn deadline_option(word: &[u8]) -> Option<Kind> {
 pub(crate) struct Deadline {
     /// The form of the deadline.
     pub kind: Kind,
-    /// The argument that holds the number.
+    /// The index of the argument that holds the number.
     pub arg: usize,
 }
 
@@ -75,7 +75,7 @@ fn invalid(name: &str) -> String {
     format!("ERR invalid expire time in '{name}' command")
 }
 
-/// Returns absolute milliseconds, which may lie before 1970; `None` if they are out of range.
+/// Returns a deadline in absolute milliseconds, which may be before 1970. `None`: the deadline is out of range.
 fn absolute(kind: Kind, amount: i64, now: u64) -> Option<i64> {
     let ms = if kind.seconds {
         amount.checked_mul(1000)?
@@ -149,7 +149,7 @@ fn set_deadline(
         out.integer(0);
         return Ok(());
     };
-    // No expiry counts as the latest of all.
+    // A key without a deadline counts as having the latest of all deadlines.
     let refused = (wanted.none && old.is_some())
         || (wanted.some && old.is_none())
         || (wanted.later && old.is_none_or(|old| at <= old))
@@ -237,8 +237,7 @@ pub(crate) fn persist(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_
     Ok(())
 }
 
-/// Replies -2 if there is no key, -1 if the key has no deadline, and otherwise
-/// `show(deadline, now)`.
+/// Replies -2 for a missing key, -1 for a key without a deadline, and otherwise `show(deadline, now)`.
 fn reply_deadline(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,

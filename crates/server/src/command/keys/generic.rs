@@ -32,7 +32,7 @@ const IDLE_TIMES_OFF: &str = "ERR idle times of keys are not recorded. CONFIG SE
                               yes records them from then on";
 const SAME: &str = "ERR source and destination objects are the same";
 
-/// Reads the number of a database from an argument.
+/// Reads the index of a database from an argument.
 fn database(arg: &[u8]) -> Result<u8, Stop> {
     let number = parse_i64(arg).ok_or(crate::command::NOT_INTEGER)?;
     if i32::try_from(number).is_err() {
@@ -42,8 +42,8 @@ fn database(arg: &[u8]) -> Result<u8, Stop> {
     known.ok_or_else(|| "ERR DB index is out of range".into())
 }
 
-/// Makes a command that copies the string of the first argument's key continue in steps, if the
-/// string is long.
+/// Returns `Err(Stop::Long)` if the first argument's key holds a long string. That error makes the command copy the
+/// string in steps.
 fn copy_in_steps(data: &Data<'_, '_>, args: &Args<'_>, target: Destination, out: &Out<'_>) -> Done {
     let row = data.tx.get(data.table, args.at(1))?;
     let Some(row) = row.filter(|row| row.kind() == Kind::String) else {

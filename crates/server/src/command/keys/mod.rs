@@ -31,7 +31,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("unlink", -2, WRITE | FAST, EACH, del),
 ];
 
-/// `DEL key [key …]`, and UNLINK, which here does the same.
+/// `DEL key [key …]`, and UNLINK, which is equivalent here.
 pub(crate) fn del(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     let mut count = 0;
     data.tx.expect_removals(args.len() - 1)?;
@@ -88,7 +88,7 @@ pub(crate) fn dbsize(data: &mut Data<'_, '_>, _: &Args<'_>, out: &mut Out<'_>) -
     Ok(())
 }
 
-/// `FLUSHDB [ASYNC|SYNC]`: both free the old contents in the background.
+/// `FLUSHDB [ASYNC|SYNC]`: always frees the old contents in the background.
 pub(crate) fn flushdb(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     flush(data, args, out, data.database..data.database + 1)
 }

@@ -8,10 +8,10 @@ use crate::resp::reply::Out;
 /// A request for random elements.
 #[derive(Clone, Copy)]
 pub(crate) struct Draws {
-    /// The greatest number of elements, all different. If negative: the number of draws, in which an
-    /// element may repeat.
+    /// The number of wanted elements. If it is positive, no element repeats, so the reply may have fewer elements. If
+    /// it is negative, its absolute value counts, and elements may repeat.
     pub count: i64,
-    /// The number of parts that each element is replied with.
+    /// The number of parts that the reply has for each element.
     pub parts: usize,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A cursor is a partition and a place in the order of the keys' hashes. Neither growth nor a
 //! restart changes that order. So a key that exists during the whole scan is returned, and a cursor
-//! is still valid after a restart. A call that has met many places without keys returns the keys
-//! found so far, perhaps none.
+//! is still valid after a restart. A call looks at a limited number of places, and many of them may have
+//! no key. It then returns the keys found so far, perhaps none.
 
 use crate::command::flag::{DANGEROUS, READ};
 use crate::command::keys::cursor::{ScanOptions, parse_cursor};
@@ -25,7 +25,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("scan", -2, READ, Named::All, scan),
 ];
 
-/// The number of rows that one read takes from a partition.
+/// The greatest number of rows that are read from a partition at once.
 const STRIDE: usize = 1024;
 
 /// `SCAN cursor [MATCH pattern] [COUNT n] [TYPE type]`

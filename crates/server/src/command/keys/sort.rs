@@ -1,7 +1,7 @@
-//! SORT: the elements of a list, a set or a sorted set in another order.
+//! SORT: the sorted elements of a list, a set or a sorted set.
 //!
-//! `BY pattern` sorts by the values of other keys and `GET pattern` answers them. The first `*` of
-//! a pattern is replaced by the element. The part after `->` is a field of a hash.
+//! `BY pattern` sorts by values of other keys, and `GET pattern` replies with values of other keys. The pattern names
+//! one of these keys for each element: the element replaces the first `*`. The part after `->` is a field of a hash.
 
 use crate::command::data::WRONG_TYPE;
 use crate::command::event::Class;
@@ -59,13 +59,13 @@ static ANSWERING: Grammar = Grammar {
 #[derive(Default)]
 struct Options<'a> {
     by: Option<&'a [u8]>,
-    /// True if a BY option named no pattern, so that the elements keep their order.
+    /// True if the pattern of a BY option contains no `*`, so that the elements keep their order.
     unsorted: bool,
     gets: Vec<&'a [u8]>,
     limit: Option<(i64, i64)>,
     descending: bool,
     alpha: bool,
-    /// The argument behind STORE.
+    /// The index of the argument after STORE.
     target: Option<usize>,
 }
 
@@ -108,7 +108,7 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Returns the string that a pattern leads to for an element. `None`: that string does not exist.
+/// Returns the string that a pattern names for an element. `None`: that string does not exist.
 fn follow(data: &Data<'_, '_>, pattern: &[u8], element: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
     if pattern == b"#" {
         return Ok(Some(element.to_vec()));
@@ -141,7 +141,8 @@ fn follow(data: &Data<'_, '_>, pattern: &[u8], element: &[u8]) -> Result<Option<
     }
 }
 
-/// Returns the collection of a key that can be sorted, and its shape.
+/// Returns the sortable collection of a key, and the collection's shape. Fails if the key's value cannot be
+/// sorted.
 fn source<'d>(data: &'d Data<'_, '_>, key: &[u8]) -> Result<Option<(Shape, Source<'d>)>, Stop> {
     let Some(row) = data.tx.get(data.table, key)? else {
         return Ok(None);
@@ -154,7 +155,7 @@ fn source<'d>(data: &'d Data<'_, '_>, key: &[u8]) -> Result<Option<(Shape, Sourc
     Ok(Some((shape, source)))
 }
 
-/// Returns the elements of a collection that can be sorted, in their order, and its shape.
+/// Returns the elements of a sortable collection in the collection's own order, and the collection's shape.
 fn elements(data: &Data<'_, '_>, key: &[u8]) -> Result<(Option<Shape>, Texts), Stop> {
     let mut texts = Texts::default();
     let Some((shape, source)) = source(data, key)? else {
@@ -174,12 +175,11 @@ fn elements(data: &Data<'_, '_>, key: &[u8]) -> Result<(Option<Shape>, Texts), S
 pub(in crate::command) struct Weighed {
     /// The element's place in the collection.
     pub at: usize,
-    /// The number.
+    /// The number that the element is sorted by.
     pub number: f64,
 }
 
-/// Reads a weight as C does: up to the first zero byte and after leading blanks. An empty text is
-/// zero.
+/// Reads a weight as C does: skips leading blanks and stops at the first zero byte. An empty text is zero.
 fn weight(text: &[u8]) -> Option<f64> {
     match text.split(|byte| *byte == 0).next() {
         None | Some(b"") => Some(0.0),
@@ -197,12 +197,12 @@ pub(in crate::command) struct Sorting<'a> {
     elements: &'a Texts,
     alpha: bool,
     descending: bool,
-    /// If texts are compared: the string that BY leads to for each element.
+    /// The string that BY names for each element. `None`: the elements are not compared by such strings.
     texts: Option<Vec<Option<Vec<u8>>>>,
 }
 
 impl<'a> Sorting<'a> {
-    /// Returns elements that are sorted by themselves.
+    /// Returns a sorting of `elements` by their own values.
     pub(in crate::command) fn plain(elements: &'a Texts, wanted: &Wanted) -> Sorting<'a> {
         Sorting {
             elements,
@@ -256,8 +256,8 @@ impl<'a> Sorting<'a> {
         order.then(a.at.cmp(&b.at))
     }
 
-    /// Sorts the elements so that those of `piece` are at their final places. The others have no
-    /// order.
+    /// Sorts only the elements that belong in the range `piece`: they get their final places. All other elements are
+    /// in no particular order.
     fn sort(&self, order: &mut [Weighed], piece: &std::ops::Range<usize>) {
         let mut wanted = order;
         if piece.end < wanted.len() {
@@ -272,7 +272,7 @@ impl<'a> Sorting<'a> {
     }
 }
 
-/// Returns all elements in their present order, with zero as their number.
+/// Returns the places from 0 to `count - 1` in order, each with the number zero.
 fn in_place(count: usize) -> Vec<Weighed> {
     (0..count).map(|at| Weighed { at, number: 0.0 }).collect()
 }
@@ -287,7 +287,8 @@ fn sort_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done 
     run(data, args, out, &ANSWERING)
 }
 
-/// Returns the work in steps on a large collection, if neither BY nor GET is given.
+/// Returns the work that sorts a large collection in steps. `None`: the collection is small, or BY or GET is
+/// given.
 fn in_steps(
     data: &Data<'_, '_>,
     args: &Args<'_>,
@@ -319,7 +320,7 @@ fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, grammar: &Gr
     let target = options.target.map(|at| args.at(at));
     let mut sorted = !options.unsorted;
     if !sorted && target.is_some() && shape == Some(Shape::Set) {
-        // A set has no order of its elements that could be stored, so they are sorted as texts.
+        // The elements of a set have no order that could be stored, so they are sorted as texts.
         (sorted, options.alpha, options.by) = (true, true, None);
     }
     let piece = options.piece(elements.len());
@@ -352,7 +353,7 @@ fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, grammar: &Gr
     answer(data, target, answers.iter().map(Option::as_deref), out)
 }
 
-/// Replies with the result, or stores it.
+/// Stores the result under `target` if a target is given, and otherwise replies with it.
 fn answer<'t>(
     data: &mut Data<'_, '_>,
     target: Option<&[u8]>,

@@ -39,7 +39,7 @@ pub(crate) fn integer(arg: &[u8]) -> Result<i64, Stop> {
     parse_i64(arg).ok_or(Stop::from(NOT_INTEGER))
 }
 
-/// Returns the name of the event of a push to this end of a list.
+/// Returns the event name of a push to this end of a list.
 pub(crate) fn push_event(end: End) -> &'static str {
     match end {
         End::Front => "lpush",
@@ -47,7 +47,7 @@ pub(crate) fn push_event(end: End) -> &'static str {
     }
 }
 
-/// Returns the name of the event of a pop from this end of a list.
+/// Returns the event name of a pop from this end of a list.
 pub(crate) fn pop_event(end: End) -> &'static str {
     match end {
         End::Front => "lpop",
@@ -55,7 +55,7 @@ pub(crate) fn pop_event(end: End) -> &'static str {
     }
 }
 
-/// Notes that elements of a key were removed, and perhaps the key as well.
+/// Records the event that elements of a key were removed. If no element is left, records the key's removal as well.
 pub(crate) fn shrunk(
     data: &mut Data<'_, '_>,
     class: Class,

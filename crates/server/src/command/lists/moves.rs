@@ -25,7 +25,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("rpoplpush", 3, WRITE | DENY_OOM, TWO, rpoplpush),
 ];
 
-/// Reads the word for an end.
+/// Reads the word for an end of a list.
 pub(crate) fn end(word: &[u8]) -> Result<End, Stop> {
     if word.eq_ignore_ascii_case(b"LEFT") {
         Ok(End::Front)
@@ -106,13 +106,13 @@ pub(crate) struct FromSeveral<'a> {
     pub keys: Range<usize>,
     /// The word for the end.
     pub word: &'a [u8],
-    /// The most elements to take.
+    /// The greatest number of elements to take.
     pub count: u64,
 }
 
 impl<'a> FromSeveral<'a> {
-    /// Reads the arguments, beginning with the number of keys at `numkeys`. `knows` returns whether
-    /// a word names an end.
+    /// Reads the arguments. `numkeys` is the index of the first one, which is the number of keys. `knows` returns
+    /// whether a word names an end of a collection, as LEFT or MIN does.
     pub(crate) fn parse(
         args: &Args<'a>,
         numkeys: usize,

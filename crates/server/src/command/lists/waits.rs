@@ -1,8 +1,7 @@
-//! Popping from lists and sorted sets, and waiting until one of them has an element.
+//! Popping from lists and sorted sets, and waiting for an element to pop.
 //!
-//! Each command does the same as its namesake without the B. If it finds no element, it returns the
-//! keys that it waits for. It is run again from its start when one of these keys may have an
-//! element.
+//! BLPOP works like LPOP, BRPOP like RPOP, and so on. A command that finds no element returns the keys to wait for. The
+//! command is run again from its start when one of these keys may have an element.
 
 use crate::blocking::{Nothing, Wait, parse_timeout};
 use crate::command::flag::{BLOCKING, DENY_OOM, FAST, WRITE};
@@ -16,13 +15,13 @@ use crate::resp::reply::Out;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Keys come first, and then a timeout.
+/// The keys of a command whose arguments are keys and then a timeout.
 const BEFORE_TIMEOUT: Keys = Keys::Range {
     first: 1,
     last: -2,
     step: 1,
 };
-/// A timeout comes first, and then the number of keys.
+/// The keys of a command whose arguments begin with a timeout, the number of keys, and the keys.
 const BEHIND_TIMEOUT: Keys = Keys::Counted { at: 2, dest: false };
 const TAKES: u32 = WRITE | BLOCKING;
 const MOVES: u32 = WRITE | DENY_OOM | BLOCKING;
@@ -68,7 +67,8 @@ fn brpoplpush(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Do
     shift_or_wait(data, args, out, End::Back, End::Front)
 }
 
-/// Pops off the first of the keys before a timeout, or waits for one of them.
+/// Pops an element of the first key that has one, or waits until one of the keys has an element. The last
+/// argument is the timeout.
 fn pop_or_wait(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
@@ -109,8 +109,8 @@ fn bzpopmax(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     pop_or_wait(data, args, out, Shape::Zset, End::Back)
 }
 
-/// Returns the wait for one of several keys. `count` is the argument that holds their number, if
-/// there is one.
+/// Returns the [`Wait`] of a command that waits for one of several keys. `count` is the index of the argument that
+/// holds the number of keys, if there is one.
 fn wait(keys: Range<usize>, count: Option<usize>, shape: Shape, timeout: Option<Duration>) -> Wait {
     Wait {
         shape,

@@ -1,24 +1,23 @@
 //! The scripts that the server knows by their SHA-1. As in Redis, they are lost at SCRIPT FLUSH and
 //! when the server ends.
 //!
-//! SCRIPT LOAD adds scripts that stay. EVAL adds the scripts that it runs, which may be removed:
-//! all scripts together have a bound, and beyond it the oldest scripts of EVAL are removed. A
-//! client that gets NOSCRIPT sends its script again.
+//! SCRIPT LOAD adds scripts that stay. EVAL adds the scripts that it runs. When all scripts together exceed
+//! `BYTES_MAX`, the oldest scripts of EVAL are removed. A client that gets NOSCRIPT sends its script again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// The most bytes of the sources of all scripts together.
+/// The greatest number of bytes that all scripts together may take.
 const BYTES_MAX: usize = 64 << 20;
-/// The memory of a script beside its source, bytes.
+/// The number of bytes that a script takes besides its source.
 const ENTRY_BYTES: usize = 256;
 
 /// The scripts.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     scripts: HashMap<String, Kept>,
-    /// The scripts that EVAL has added, the oldest first. SCRIPT LOAD may have made some of them
-    /// stay, and some may be gone.
+    /// The scripts that EVAL has added, the oldest first. After EVAL, SCRIPT LOAD may have added such a script as well.
+    /// That script then stays in the cache.
     passing: VecDeque<String>,
     bytes: usize,
 }
@@ -45,7 +44,7 @@ impl Cache {
         self.scripts.get(sha).map(|kept| Arc::clone(&kept.source))
     }
 
-    /// Keeps a script, until SCRIPT FLUSH if `stays`. Returns whether there was room for it.
+    /// Adds a script. If `stays`, only SCRIPT FLUSH removes it. Returns whether there was room for the script.
     pub(crate) fn keep(&mut self, sha: &str, source: &[u8], stays: bool) -> bool {
         if let Some(kept) = self.scripts.get_mut(sha) {
             kept.stays |= stays;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 /// The number of digits of a SHA-1.
 const SHA_DIGITS: usize = 40;
-/// Redis's text if a script that does not declare `no-writes` is run by a command that only reads.
+/// Redis's text if a read-only command runs a script without the flag `no-writes`.
 pub(super) const WRITES: &str = "ERR Can not execute a script with write flag using *_ro command.";
 
 /// `EVAL script numkeys [key …] [arg …]`
@@ -121,7 +121,7 @@ fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, called: &Cal
     };
     carry_out(data, args, out, scope, &|runtime, input, host, out| {
         let ran = runtime.run_script(&code, input, host, out);
-        // A script that compiles is kept for EVALSHA, even if it has failed.
+        // A script that compiles is kept for EVALSHA, even if its run has failed.
         let compiles = ran.is_ok() || matches!(ran, Err(Failure::Script(_)));
         if is_brought && compiles && runtime.check_script(&code).is_ok() {
             host.keep(sha, source);
@@ -133,12 +133,12 @@ fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, called: &Cal
 /// The rights of a script.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct May {
-    /// True if it may write.
+    /// True if the script may write.
     pub write: bool,
 }
 
 impl May {
-    /// Returns the rights of a script, which depend on its flags and on the command that runs it.
+    /// Returns the rights of a script. They depend on its flags, and on whether the calling command only reads.
     pub(super) fn of(flags: Option<Flags>, reads: bool) -> Self {
         May {
             write: !reads && !flags.unwrap_or_default().no_writes,
@@ -155,7 +155,7 @@ pub(super) struct Scope {
     pub may: May,
 }
 
-/// The part of a command that runs a script, or a function of a library.
+/// The function that runs a script, or a function of a library.
 pub(super) type Running<'r> = dyn Fn(&mut Runtime, Input<'_>, &mut Inner<'_, '_, '_>, &mut Vec<u8>) -> Result<(), Failure>
     + 'r;
 

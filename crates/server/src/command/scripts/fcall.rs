@@ -16,8 +16,8 @@ pub(super) fn fcall_ro(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'
     call(data, args, out, true)
 }
 
-/// Returns all functions. Every reply shows whether a function exists, so the reply rests on the
-/// newest change of the functions.
+/// Returns all functions. Every reply shows whether a function exists, so the reply depends on the newest
+/// change of the functions.
 fn known<'a>(data: &mut Data<'a, '_>) -> &'a Functions {
     let functions = &data.state().scripts.functions;
     let ran = data.ran();
@@ -30,7 +30,7 @@ fn call(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, reads: bool
     let name = String::from_utf8_lossy(args.at(1));
     let (library, function) = functions.find(&name).ok_or("ERR Function not found")?;
     let keys = count_keys(args).map_err(|stop| match stop {
-        // Redis's text differs from that of EVAL here.
+        // Redis's text for FCALL differs from its text for EVAL.
         Stop::Error(text) if text == crate::command::NOT_INTEGER => {
             Stop::from("ERR Bad number of keys provided")
         }

@@ -1,6 +1,5 @@
-//! The libraries of functions. In the database, the map `redis/functions` has the text of each
-//! library under its name (docs/formats/catalog.md). The server also keeps all libraries in memory,
-//! from the start on.
+//! The libraries of functions. In the database, the map `redis/functions` has the text of each library under
+//! the library's name (docs/formats/catalog.md). From its start, the server also keeps all libraries in memory.
 
 use crate::engine::{Attempt, Db, Epoch, Error, PartitionSet, Ticket, Tx};
 use perdura_base::flaw::{Flaw, armed};
@@ -20,14 +19,14 @@ pub(super) struct Library {
     pub text: Arc<[u8]>,
     /// The SHA-1 of the text.
     pub sha: String,
-    /// The offset of its code in the text.
+    /// The start offset of the library's code in the text.
     pub code: usize,
     /// The functions that the library has registered, sorted by name.
     pub functions: Vec<Registered>,
 }
 
 impl Library {
-    /// Returns the code that is run.
+    /// Returns the library's code, without the header.
     pub(super) fn code(&self) -> Code<'_> {
         Code {
             sha: &self.sha,
@@ -62,7 +61,7 @@ impl Library {
     }
 }
 
-/// The server as a loading library sees it: the library may only write lines to the log.
+/// The server as a library sees it while it is loaded: the library may only write lines to the log.
 #[derive(Debug, Default)]
 pub(super) struct Quiet {
     /// The lines that libraries have written.
@@ -70,7 +69,7 @@ pub(super) struct Quiet {
 }
 
 impl Quiet {
-    /// Writes its lines to the server's log.
+    /// Writes the lines to the server's log.
     pub(super) fn log(&self) {
         for line in &self.lines {
             tracing::info!("{line}");
@@ -100,7 +99,7 @@ pub(super) struct Functions {
     libraries: BTreeMap<String, Library>,
     /// The name of each function's library.
     owners: HashMap<String, String>,
-    /// The epoch of the newest change of a library, which the replies of functions rest on.
+    /// The epoch of the newest change of a library. The replies of functions depend on this epoch.
     pub changed: Epoch,
 }
 
@@ -119,7 +118,7 @@ impl Default for Functions {
 pub(super) struct Change {
     /// The names of the libraries that are removed.
     pub gone: Vec<String>,
-    /// The libraries that are added, by their names.
+    /// The libraries that are added, each with its name.
     pub come: Vec<(String, Library)>,
 }
 
@@ -149,8 +148,7 @@ impl Functions {
         Some((library, function))
     }
 
-    /// Fails if, after a change, two libraries or two functions would have the same name. The error
-    /// is a reply.
+    /// Fails if, after the change, one name would belong to two libraries or to two functions. The error is a reply.
     pub(super) fn check(&self, change: &Change) -> Result<(), String> {
         let mut owners: HashMap<&str, &str> = HashMap::new();
         for (name, library) in &change.come {
@@ -175,8 +173,8 @@ impl Functions {
         Ok(())
     }
 
-    /// Writes a change into the database, in one transaction. If the log has no room, the call
-    /// waits if `waits`; if not, the caller tries again later.
+    /// Writes a change into the database, in one transaction. If the log has no room, the call waits if `waits` is
+    /// true. Otherwise it returns [`Attempt::Behind`], and the caller must try again later.
     pub(super) fn write(
         db: &Db,
         change: &Change,
@@ -221,8 +219,7 @@ impl Functions {
         })
     }
 
-    /// Applies a change that has been written. Returns the SHA-1s of the libraries that it has
-    /// removed.
+    /// Applies a written change. Returns the SHA-1s of the removed libraries.
     pub(super) fn apply(&mut self, change: Change, epoch: Epoch) -> Vec<String> {
         let mut gone = Vec::new();
         for name in change.gone {
@@ -247,8 +244,8 @@ impl Functions {
         gone
     }
 
-    /// Reads all libraries of a database that was opened. A library that does not load stays in the
-    /// database, and the log names it.
+    /// Reads all libraries of a database that was opened. A library that does not load stays in the database,
+    /// and the server's log names the library.
     pub(super) fn read(db: &Db, runtime: &mut Runtime) -> Result<Self, Error> {
         let mut functions = Functions::default();
         let Some(map) = db.find_map(MAP) else {

@@ -1,5 +1,5 @@
-//! Runs a command inside a script. First come the checks of Redis, in its order and with its texts.
-//! Then the command itself runs, in the script's transaction.
+//! Runs a command inside a script. First come Redis's checks, in Redis's order and with Redis's texts. Then the
+//! command itself runs, in the script's transaction.
 
 use super::eval::May;
 use super::plain;
@@ -22,8 +22,8 @@ const NOT_ALLOWED: &str = "ERR This Redis command is not allowed from script";
 const READ_ONLY: &str = "ERR Write commands are not allowed from read-only scripts.";
 const NOT_TO_CHECK: &str = "ERR Invalid command passed to redis.acl_check_cmd()";
 
-/// The data commands that Redis does not allow in scripts. They all wait for keys; the newest
-/// commands that wait are allowed.
+/// The data commands that Redis does not allow in scripts. All these commands can wait for keys. But Redis allows newer
+/// commands that wait, for example BLMPOP.
 const WAITING: [&str; 6] = [
     "blmove",
     "blpop",
@@ -42,17 +42,17 @@ fn is_memory_usage(command: &Command, args: &Args<'_>) -> bool {
     command.name == "memory" && args.at(1).eq_ignore_ascii_case(b"usage")
 }
 
-/// The context in which a script runs.
+/// The context of a running script.
 pub(super) struct Inner<'h, 'a, 'tx> {
     data: &'h mut Data<'a, 'tx>,
     may: May,
     user: Option<Arc<User>>,
     monitored: bool,
-    /// The time at which the last command was counted.
+    /// The time when the last command was counted.
     clock: Instant,
     /// The arguments of the command that runs.
     words: OwnedArgs,
-    /// The reason why the transaction ends. `None`: it continues.
+    /// The error that ends the transaction. `None`: the transaction continues.
     halted: Option<Error>,
 }
 
@@ -73,12 +73,12 @@ impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
         }
     }
 
-    /// Returns the reason why the transaction ends, if it does.
+    /// Returns the error that ends the transaction, if there is one.
     pub(super) fn end(self) -> Option<Error> {
         self.halted
     }
 
-    /// Adds a script that compiles to the cache.
+    /// Adds a script to the cache. The script must compile.
     pub(super) fn keep(&self, sha: &str, source: &[u8]) {
         let scripts = &self.data.state().scripts;
         scripts.cache.borrow_mut().keep(sha, source, false);
@@ -162,7 +162,7 @@ impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
             }
         }
         let counted = Counted::new(slot, command, args);
-        // The time of a command is the time since the previous one was counted, as in a block.
+        // A command's time begins when the previous command was counted, as in a block.
         let now = Instant::now();
         let took = now.saturating_duration_since(self.clock);
         self.clock = now;

@@ -1,7 +1,7 @@
 //! `FUNCTION LOAD|DELETE|LIST|STATS|FLUSH|DUMP|RESTORE|KILL`
 //!
-//! A change of libraries is a separate transaction, even within MULTI. There it runs before the
-//! block, like all plain commands.
+//! A change of libraries is a separate transaction, even within MULTI. Within MULTI it runs before the block's
+//! transaction, like all plain commands.
 
 use super::functions::{Change, Functions, Library, Quiet};
 use super::script::{NOT_BUSY, is_mode};
@@ -70,8 +70,8 @@ fn load_all<'t>(texts: impl Iterator<Item = &'t [u8]>) -> Result<Vec<(String, Li
     Ok(loaded)
 }
 
-/// Writes a change to the database and applies it. Returns whether it succeeded. If not, the error
-/// is replied, or the command is postponed until the log has room.
+/// Writes a change to the database and applies it. Returns whether the change was made. Otherwise this function
+/// has replied with an error, or has postponed the command until the log has room.
 fn commit(cx: &mut Cx<'_>, change: Change) -> bool {
     if let Err(error) = cx.state.scripts.functions.check(&change) {
         cx.out.error(&error);

@@ -1,23 +1,20 @@
 //! Scripts: EVAL and related commands. Each script is one transaction.
 //!
-//! A script is like an EXEC whose commands are not known beforehand. It runs as a data command.
-//! When it uses a key that it did not declare, the engine runs it again from its start with more
-//! partitions. The time and the random seed are then the same as before. Its commands also have
-//! effects outside of the data, from statistics to messages. These are noted ([`ran`]) and take
-//! place once, when the transaction has committed.
+//! A script is like an EXEC with commands that are not known beforehand. It runs as a data command. When a script uses
+//! an undeclared key, the engine runs the script again from the start with more partitions. The time and the random
+//! seed then stay unchanged. A script's commands also have effects outside of the data, from statistics to messages.
+//! These effects are noted ([`ran`]) and take place once, when the transaction has committed.
 //!
 //! # Parts
 //! * `functions`: the libraries; `library`: FUNCTION; `fcall`: FCALL and FCALL_RO.
-//! * `eval`: EVAL, EVALSHA and their read-only forms. `host`: a command inside a script. `plain`:
-//!   the commands that scripts may run and that touch no data. `cache`: the scripts by their SHA-1.
-//!   `script`: SCRIPT. `ran`: the work at the commit.
+//! * `eval`: EVAL, EVALSHA and their read-only forms. `host`: a command inside a script. `plain`: the commands of
+//!   scripts that touch no data. `cache`: the scripts by their SHA-1. `script`: SCRIPT. `ran`: the work at the commit.
 //!
 //! # Deviations
 //! * A script that runs too long is ended and undone. So SCRIPT KILL never finds a running script,
 //!   and no client gets BUSY.
-//! * A script has no effect if it exceeds a limit, if the log has no room for it, or if memory is
-//!   short. The MULTI block around it has no effect then, either. A script that ends with an error
-//!   keeps its writes, as in Redis.
+//! * A script has no effect if it exceeds a limit, lacks room in the log, or lacks memory. A MULTI block with this
+//!   script then has no effect, either. A script that ends with an error keeps its writes, as in Redis.
 
 mod cache;
 mod eval;
@@ -44,7 +41,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The keys of scripts and functions.
+/// The key arguments of scripts and functions.
 const COUNTED: Keys = Keys::Counted { at: 2, dest: false };
 
 /// The commands of this module.
@@ -78,8 +75,8 @@ pub(crate) static COMMANDS: &[Command] = &[
 ];
 
 thread_local! {
-    /// The runtime of scripts, which is borrowed while a script runs. It must be made on the loop's
-    /// thread. [`State`] is made before that thread and cannot hold it.
+    /// The runtime of scripts, which is borrowed while a script runs. It must be made on the loop's thread.
+    /// [`State`] cannot hold the runtime, because [`State`] is made before that thread exists.
     static RUNTIME: RefCell<Runtime> = RefCell::new(Runtime::new(Limits::default()));
 }
 
@@ -103,7 +100,7 @@ pub(crate) struct Scripts {
     /// The client as CLIENT LIST shows it. It is set only if the client's user may not do
     /// everything.
     client: String,
-    /// The number of requests that have run scripts; the seed of the next script depends on it.
+    /// The number of requests that have run scripts. The next script's seed depends on this number.
     runs: u64,
     /// The time of each script of the running request, summed over all attempts.
     spent: RefCell<Vec<Duration>>,
@@ -112,8 +109,8 @@ pub(crate) struct Scripts {
 }
 
 impl Scripts {
-    /// Notes the client that is about to run scripts. If its request was postponed, `session.spent`
-    /// is the time of the earlier attempts.
+    /// Notes the client that will run scripts. If its request was postponed, `session.spent` is the time of the earlier
+    /// attempts.
     pub(crate) fn enter(&mut self, session: &Session, now: Instant) {
         let spent = self.spent.get_mut();
         spent.clear();
@@ -126,7 +123,7 @@ impl Scripts {
         self.shown.clear();
     }
 
-    /// Returns the time of the `nth` script of the running request in its earlier attempts.
+    /// Returns the time that the `nth` script of the running request took in earlier attempts.
     pub(crate) fn spent(&self, nth: u32) -> Duration {
         let spent = self.spent.borrow();
         spent
@@ -135,7 +132,8 @@ impl Scripts {
             .unwrap_or_default()
     }
 
-    /// Returns the time of all scripts of the newest request that ran any, its earlier attempts included.
+    /// Returns the time that all scripts of one request took together, in all attempts. The request is the newest one
+    /// that ran scripts.
     pub(crate) fn spent_by_all(&self) -> Duration {
         self.spent.borrow().iter().sum()
     }
@@ -154,7 +152,7 @@ impl Scripts {
         Some((Arc::clone(self.caller.as_ref()?), self.client.clone()))
     }
 
-    /// Takes the lines of the next script that monitors are to be shown.
+    /// Removes and returns the lines of the next script. Monitors are to be shown these lines.
     pub(crate) fn take_shown(&mut self) -> Vec<String> {
         self.shown.pop_front().unwrap_or_default()
     }
@@ -172,7 +170,7 @@ impl Scripts {
 }
 
 impl State {
-    /// Reads the libraries of functions of the database, which has just been opened.
+    /// Reads the libraries of functions from the database, which has just been opened.
     pub(crate) fn load_functions(&mut self) -> Result<(), Error> {
         let Some(db) = self.db() else { return Ok(()) };
         let read = with_runtime(|runtime| Functions::read(db, runtime));

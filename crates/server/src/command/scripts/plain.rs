@@ -1,5 +1,6 @@
-//! The commands that touch no data and are allowed in scripts. The engine may run them again with
-//! their script. So they change only the transaction's database and the work at its commit.
+//! The commands that touch no data and are allowed in scripts. The engine may repeat these commands together with the
+//! script. So they change only two things: the database that the transaction uses, and the
+//! work that is postponed until after the commit.
 
 use crate::command::{Command, Data};
 use crate::number::parse_i64;
@@ -10,7 +11,7 @@ use crate::resp::reply::Out;
 /// The number of databases.
 const DATABASES: u8 = 16;
 
-/// Runs a command that touches no data. Returns whether it is allowed in scripts.
+/// Runs a command that touches no data, if scripts may run it. Returns whether scripts may run it.
 pub(super) fn run(
     data: &mut Data<'_, '_>,
     command: &Command,
@@ -38,7 +39,7 @@ pub(super) fn run(
     true
 }
 
-/// `SELECT index`, until the script ends.
+/// `SELECT index`: the selection lasts until the script ends.
 fn select(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) {
     let Some(index) = parse_i64(args.at(1)) else {
         return out.error("ERR value is not an integer or out of range");
@@ -62,7 +63,7 @@ fn publish(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, topic: T
     out.count(count);
 }
 
-/// `TIME`: the time at which the script began. All reads of the script see this time.
+/// `TIME`: the start time of the script. All reads of the script see this time.
 fn time(data: &Data<'_, '_>, out: &mut Out<'_>) {
     let us = data.state().wall_us();
     out.array(2);

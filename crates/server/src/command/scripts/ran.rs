@@ -1,6 +1,5 @@
-//! The work that scripts leave until their transaction has committed: commands to be counted and
-//! shown to monitors, denials, messages, lines of the log. A transaction that is undone, or runs
-//! again, leaves no work from that attempt.
+//! The work that scripts postpone until after their transaction's commit: commands to be counted and shown to
+//! monitors, denials, messages, lines of the log. An attempt that is undone or repeated leaves no work.
 
 use crate::acl::Denied;
 use crate::command::Command;
@@ -21,19 +20,19 @@ struct Counting {
     failed: Vec<u8>,
 }
 
-/// The work that the scripts of one transaction leave.
+/// The work that the scripts of one transaction postpone until after the commit.
 #[derive(Debug)]
 pub(crate) struct Ran {
     /// The number of scripts that have run.
     pub scripts: u32,
-    /// An epoch of changes outside of the transaction that the replies rest on.
+    /// The newest epoch of those changes outside of the transaction that the replies depend on.
     pub rests_on: Epoch,
     counting: Vec<Counting>,
     /// The lines for monitors, one list for each script.
     shown: Vec<Vec<String>>,
     /// Messages to channels.
     pub messages: Vec<Message>,
-    /// The denials, to be logged for the caller.
+    /// The commands that access control has denied to the caller, to be logged.
     pub denied: Vec<Denied>,
     /// The lines for the server's log.
     pub lines: Vec<String>,
@@ -74,7 +73,7 @@ impl Ran {
         });
     }
 
-    /// Notes the line of a command for monitors.
+    /// Notes a command's line, which monitors are to be shown.
     pub(super) fn show(&mut self, database: u8, command: &Command, args: &Args<'_>) {
         debug_assert!(!command.name.is_empty());
         let mut line = format!("[{database} lua]");

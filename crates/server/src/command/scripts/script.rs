@@ -16,7 +16,7 @@ pub(super) const WORDS: &[(&str, i8)] = &[
     ("load", 3),
 ];
 
-/// Redis's text for SCRIPT KILL and FUNCTION KILL while nothing runs.
+/// Redis's text for SCRIPT KILL and FUNCTION KILL while no script runs.
 pub(super) const NOT_BUSY: &str = "NOTBUSY No scripts in execution right now.";
 
 /// `SCRIPT word …`
@@ -52,7 +52,7 @@ pub(super) fn script(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-/// Returns whether a word is ASYNC or SYNC. Both have the same effect here.
+/// Returns whether a word is ASYNC or SYNC. ASYNC and SYNC have equal effects here.
 pub(super) fn is_mode(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"ASYNC") || word.eq_ignore_ascii_case(b"SYNC")
 }

@@ -40,14 +40,14 @@ const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL f
                        to specify users via the ACL SETUSER command and then issue a CONFIG \
                        REWRITE (assuming you have a Redis configuration file set) in order to \
                        store users in the Redis configuration.";
-/// The error if a block needs the hash of a password that the same block has set. Outside of blocks
-/// such a command waits.
+/// The error if a block needs the hash of a password that the block itself has set. Outside of blocks the command waits
+/// for the hash.
 const HASHING: &str = "TRYAGAIN a password is still being hashed; ask outside of MULTI";
-/// The strength of a generated password by default, bits.
+/// The default strength of a generated password, in bits.
 const PASSWORD_BITS: i64 = 256;
-/// The greatest strength of a generated password, bits.
+/// The greatest strength of a generated password, in bits.
 const PASSWORD_BITS_MAX: i64 = 4096;
-/// The number of entries of the log that are shown by default.
+/// The number of entries that ACL LOG shows by default.
 const LOG_SHOWN: usize = 10;
 
 /// `ACL word …`
@@ -107,7 +107,7 @@ fn cat(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-/// Gives the changed users to all sessions. Disconnects the clients whose users no longer exist.
+/// Gives the changed users to all sessions. Disconnects the clients of users that no longer exist.
 fn spread(cx: &mut Cx<'_>) {
     if !acl::spread(cx.state, cx.session) {
         cx.effects.after = crate::command::After::Close;

@@ -1,4 +1,4 @@
-//! BACKUP: makes backups of the database in the archive. Redis has no such command.
+//! BACKUP: makes backups of the database in the archive. Redis does not have this command.
 
 use crate::command::Cx;
 use crate::command::dispatch::failed;
@@ -17,7 +17,7 @@ fn backup(cx: &mut Cx<'_>, args: &Args<'_>) {
         return cx.out.error("ERR the database is not open");
     };
     match args.at(1).to_ascii_lowercase().as_slice() {
-        // The reply is the backup's number, to be compared with `ended` of the status.
+        // The reply is the backup's number. Clients compare it with `ended` in the reply of BACKUP STATUS.
         b"create" => match db.begin_backup() {
             Ok(number) => cx.out.integer(i64::try_from(number).unwrap_or(i64::MAX)),
             Err(error) => failed(cx.state, &error, &mut cx.out),

@@ -1,9 +1,9 @@
-//! CONFIG: the settings by Redis's names. The tables in [`crate::settings`] say which settings can
-//! be set and which are fixed. This module shows and changes them, and writes them to the file.
+//! CONFIG: the settings by Redis's names. The tables in [`crate::settings`] list the changeable and the fixed settings.
+//! This module shows and changes settings, and writes the configuration file.
 //!
-//! All changes of one CONFIG SET are made on a copy of the options. The copy replaces the original
-//! only if all changes are valid. Further effects (the engine's limit of memory, certificates that
-//! are read again) are also in [`apply`].
+//! All changes of one CONFIG SET are made on a copy of the options. The copy replaces the original only if all changes
+//! are valid. Some settings need more work. For example, [`apply`] sets the engine's memory limit, or reads
+//! certificates again.
 
 use crate::acl;
 use crate::command::flag::{ADMIN, APART, LOADING, PROVES};
@@ -137,7 +137,7 @@ fn fixed_value(state: &State, row: &Fixed) -> String {
     }
 }
 
-/// Returns every name that CONFIG GET knows. Users are shown only by ACL.
+/// Returns every name that CONFIG GET knows. The setting `user` is left out, because only ACL shows users.
 fn names() -> impl Iterator<Item = (&'static str, Target)> {
     let hidden = |row: &&Setting| row.many && row.kind == Kind::Secret;
     let settings = SETTINGS
@@ -291,8 +291,8 @@ fn apply(state: &mut State, changes: &[(String, Target, String)]) -> Result<(), 
     Ok(())
 }
 
-/// Returns the users to be written to the file. `None`: the file has them already, or an ACL file
-/// holds them.
+/// Returns the lines of the users that CONFIG REWRITE must write to the file. `None`: the users are already in the
+/// file, or in an ACL file.
 fn users(state: &State) -> Result<Option<Vec<String>>, String> {
     // In the file, a line for `default` would override a new `requirepass`.
     let overruled = state.config.changed.contains("requirepass") && !state.options.users.is_empty();

@@ -1,5 +1,4 @@
-//! DEBUG: the few subcommands that test suites use, where the setting `enable-debug-command`
-//! allows them.
+//! DEBUG: the few subcommands that test suites use. The setting `enable-debug-command` must allow DEBUG.
 
 use crate::command::dispatch::failed;
 use crate::command::flag::{ADMIN, LOADING};
@@ -16,7 +15,7 @@ use std::time::Duration;
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[plain("debug", -2, LOADING | ADMIN, debug)];
 
-/// The longest DEBUG SLEEP, seconds.
+/// The maximum duration of DEBUG SLEEP, seconds.
 const SLEEP_SECONDS_MAX: f64 = 3600.0;
 
 fn allowed(cx: &Cx<'_>) -> bool {
@@ -99,7 +98,7 @@ fn digest(cx: &mut Cx<'_>) {
         Ok(digest) => digest,
         Err(error) => return failed(cx.state, &error, &mut cx.out),
     };
-    // An empty transaction over all partitions rests on all that the digest has read.
+    // The epoch of an empty transaction over all partitions covers all that the digest has read.
     match db.transact(&db.all_partitions(), |_| Ok(())) {
         Ok(((), ticket)) => {
             cx.effects.epoch = cx.effects.epoch.max(ticket.epoch);

@@ -1,7 +1,7 @@
-//! INFO: figures in sections, by Redis's names where Redis has them. So a program that reads
-//! Redis's INFO can read this one. A field that can have only one value here is shown with that
-//! value rather than left out: there are no replicas, no forks and no custom allocator. The
-//! sections `alarms`, `log`, `checkpoint`, `archive` and `recovery` are ours.
+//! INFO: the server's figures, in sections. A figure that Redis has, too, is shown under Redis's name, so programs for
+//! Redis can read it. Perdura has no replicas, no forks and no custom allocator. It still shows Redis's fields for
+//! them, each with its only possible value. The sections `alarms`, `log`, `checkpoint`, `archive` and `recovery`
+//! exist only in Perdura.
 //!
 //! `/metrics` and the status page show these fields, too: see [`crate::http`].
 
@@ -24,7 +24,7 @@ use std::fmt::{Display, Write};
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[plain("info", -1, LOADING | DANGEROUS | APART, info)];
 
-/// The requests for which a section is shown.
+/// The requests that show a section.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Shown {
     Always,
@@ -70,7 +70,7 @@ const SECTIONS: &[(&str, Shown, Fill)] = &[
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Fields {
     sections: Vec<(&'static str, Vec<(String, String)>)>,
-    /// The epoch that the figures rest on.
+    /// The newest epoch that the figures depend on.
     epoch: Epoch,
 }
 
@@ -81,7 +81,7 @@ impl Fields {
         }
     }
 
-    /// Adds fields whose names are complete.
+    /// Adds fields under the given names.
     fn all(&mut self, fields: Vec<(String, String)>) {
         for (name, value) in fields {
             self.put(&name, value);
@@ -95,8 +95,8 @@ impl Fields {
         }
     }
 
-    /// Adds a tree of the engine's counters. A field's name is the path to its value, joined by
-    /// `_`.
+    /// Adds a tree of the engine's counters. A field's name consists of all names on the path to its value, joined
+    /// by `_`.
     fn tree(&mut self, name: &str, value: &Value) {
         match value {
             Value::Object(parts) => {
@@ -246,7 +246,7 @@ fn clients(state: &mut State, to: &mut Fields, _: &Value) {
     to.put("connected_clients", state.connections.count());
     to.put("cluster_connections", 0);
     to.put("maxclients", state.options.maxclients);
-    // Redis's figures are those of the last seconds; these are those of this moment.
+    // These figures are maxima at this moment. Redis shows maxima over the last seconds.
     let all = || state.connections.iter().map(|(_, client)| client);
     let input = all()
         .map(|client| client.input_bytes())
@@ -336,7 +336,7 @@ fn human(bytes: u64) -> String {
     format!("{bytes}B")
 }
 
-/// `a / b` with two digits behind the point.
+/// Returns `a / b` with two digits after the point.
 fn hundredths(a: u64, b: u64) -> String {
     let hundred = u128::from(a) * 100 / u128::from(b.max(1));
     format!("{}.{:02}", hundred / 100, hundred % 100)
@@ -346,7 +346,7 @@ fn percent(part: u64, whole: u64) -> String {
     hundredths(part.saturating_mul(100), whole) + "%"
 }
 
-/// Adds the databases that have keys. One partition at a time is counted, so that no client waits.
+/// Adds the databases that have keys. Counts one partition at a time, so that no client waits.
 fn databases(state: &mut State, to: &mut Fields, _: &Value) {
     let Some(Ok((counts, epoch))) = state.db().map(keyspace) else {
         return;

@@ -23,9 +23,9 @@ const WORDS: &[(&str, i8)] = &[
 pub(crate) static COMMANDS: &[Command] =
     &[family("memory", -2, LOADING, WORDS, memory).keyed(SECOND)];
 
-/// The bytes of a row's header in its page and of its entry in an index.
+/// The bytes that a row takes besides its data: a header in a page and an entry in an index.
 const ROW_BYTES: u64 = 24;
-/// The number of sampled elements unless MEMORY USAGE gives one.
+/// The number of elements that MEMORY USAGE samples if the request gives no SAMPLES.
 const SAMPLES: i64 = 5;
 
 fn length(len: usize) -> u64 {
@@ -72,7 +72,7 @@ fn usage(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-/// Runs `MEMORY USAGE` in a running transaction, which may have written the key.
+/// Runs `MEMORY USAGE` inside the transaction `tx`, which may already have written the key.
 pub(crate) fn usage_within(
     tx: &mut Tx<'_>,
     table: TableId,
@@ -133,7 +133,7 @@ fn size(element: &RowRef<'_>) -> u64 {
     length(element.field().len()) + length(element.value_len())
 }
 
-/// `MEMORY STATS`: the fields of Redis that have a meaning here.
+/// `MEMORY STATS`: the fields of Redis that have a meaning in Perdura.
 fn stats(cx: &mut Cx<'_>) {
     let Some(db) = cx.state.db().cloned() else {
         return cx.out.map(0);

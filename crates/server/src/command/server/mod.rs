@@ -112,7 +112,7 @@ pub(crate) fn bgsave(cx: &mut Cx<'_>, args: &Args<'_>) {
     begin_checkpoint(cx, "Background saving started", running);
 }
 
-/// `BGREWRITEAOF`: begins a checkpoint, which here makes the log shorter.
+/// `BGREWRITEAOF`: begins a checkpoint, which makes the log shorter.
 fn bgrewriteaof(cx: &mut Cx<'_>, _: &Args<'_>) {
     let running = "ERR Background append only file rewriting already in progress";
     begin_checkpoint(cx, "Background append only file rewriting started", running);
@@ -136,7 +136,7 @@ fn lolwut(cx: &mut Cx<'_>, _: &Args<'_>) {
     ));
 }
 
-/// `SAVE`: this client waits for the checkpoint; the others do not.
+/// `SAVE`: only the client that sends SAVE waits for the checkpoint.
 pub(crate) fn save(cx: &mut Cx<'_>, _: &Args<'_>) {
     if cx.state.saving.is_some() {
         return cx.out.error("ERR Background save already in progress");
@@ -168,8 +168,8 @@ pub(crate) fn lastsave(cx: &mut Cx<'_>, _: &Args<'_>) {
     cx.out.count(seconds);
 }
 
-/// `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`: without a checkpoint the log alone restores
-/// everything.
+/// `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`: NOSAVE skips the checkpoint. All changes are kept even so, because
+/// the log restores them.
 pub(crate) fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>) {
     let (mut save, mut nosave, mut abort) = (false, false, false);
     for word in args.from(1) {
@@ -193,9 +193,9 @@ pub(crate) fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>) {
     };
 }
 
-/// Returns the number of keys, and of keys with an expiry, of each database, and the epoch that
-/// these counts rest on. One partition at a time is counted. Only the loop runs commands, so the
-/// counts are consistent, and no client waits for all latches.
+/// Returns two counts for each database: all keys, and the keys with an expiry. Also returns the newest epoch that
+/// these counts depend on. Counts one partition at a time. Only the loop runs commands, so the counts are consistent,
+/// and no client waits for all latches.
 pub(crate) fn keyspace(db: &Db) -> perdura_base::Result<([(u64, u64); 16], Epoch)> {
     let (mut counts, mut newest) = ([(0, 0); 16], Epoch(0));
     for id in db.all_partitions().iter() {

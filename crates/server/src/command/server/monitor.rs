@@ -1,4 +1,4 @@
-//! MONITOR: a client that is shown every command that runs.
+//! MONITOR: shows a client the executed commands.
 
 use crate::command::Cx;
 use crate::command::flag::{ADMIN, APART, LOADING};
@@ -27,8 +27,7 @@ fn monitor(cx: &mut Cx<'_>, _: &Args<'_>) {
     cx.out.ok();
 }
 
-/// Shows a command that has run to all monitors. Commands of administrators and passwords are not
-/// shown.
+/// Shows an executed command to every monitor. Passwords and the commands of administrators are not shown.
 #[inline]
 pub(crate) fn feed(state: &mut State, session: &Session, command: &Command, args: &Args<'_>) {
     if !state.monitors.is_empty() {
@@ -69,8 +68,8 @@ fn show(state: &mut State, session: &Session, command: &Command, args: &Args<'_>
     }
 }
 
-/// Shows the commands of the script that was shown last. They may depend on data that the script
-/// has read, so they are shown when that data is durable. The line of a request depends on no data.
+/// Shows the commands that a script has run. They may depend on data that the script read, so they are shown only when
+/// this data is durable. The line of the script's own request depends on no data and does not wait.
 fn show_inside(state: &mut State) {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -83,8 +82,8 @@ fn show_inside(state: &mut State) {
     }
 }
 
-/// Returns whether a command is for administrators. CLIENT has words for all users and words for
-/// administrators.
+/// Returns whether a request is a subcommand of CLIENT for administrators. The other subcommands of
+/// CLIENT are for all users.
 fn administers(command: &Command, args: &Args<'_>) -> bool {
     const WORDS: [&[u8]; 6] = [
         b"list",
@@ -98,7 +97,7 @@ fn administers(command: &Command, args: &Args<'_>) -> bool {
     command.name == "client" && WORDS.iter().any(word)
 }
 
-/// Appends an argument between quotes, with escapes for bytes that do not print.
+/// Appends an argument between quotes, with escapes for unprintable bytes.
 pub(crate) fn quote(arg: &[u8], line: &mut String) {
     line.push('"');
     for byte in arg {

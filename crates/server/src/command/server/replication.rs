@@ -1,5 +1,5 @@
-//! Commands about other servers, such as replicas. The answers are those of a Redis without
-//! replicas and without a cluster. A command that would connect another server is refused.
+//! Commands about other servers, such as replicas. They reply like a Redis server that has no replicas and belongs to
+//! no cluster. A command that would connect to another server is refused.
 
 use crate::command::flag::{ADMIN, APART, FAST, LOADING};
 use crate::command::spec::{Command, plain};
@@ -86,8 +86,8 @@ fn wait(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-/// `WAITAOF local replicas milliseconds`: the reply waits for the newest epoch that any client has
-/// written in, whatever CLIENT DURABILITY says.
+/// `WAITAOF local replicas milliseconds`: the reply waits until the newest write of any client is on the disk. The
+/// setting of CLIENT DURABILITY does not matter.
 fn waitaof(cx: &mut Cx<'_>, args: &Args<'_>) {
     let numbers = [1, 2].map(|at| parse_i64(args.at(at)));
     let [Some(0..=1), Some(0..)] = numbers else {

@@ -107,7 +107,7 @@ fn is_secret(command: &Command, args: &Args<'_>, at: usize) -> bool {
     }
 }
 
-/// Returns whether the value of a setting is not shown.
+/// Returns whether the value of a setting must be hidden because it is a secret.
 fn hides(name: &[u8]) -> bool {
     const OF_REDIS: [&str; 4] = [
         "masterauth",

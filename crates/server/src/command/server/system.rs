@@ -1,9 +1,8 @@
-//! The system's figures about this process, read from `/proc`. A figure that cannot be read is
-//! zero.
+//! The operating system's figures about this process, read from `/proc`. A figure that cannot be read is zero.
 
 use std::fs;
 
-/// Returns the system's name and version.
+/// Returns the operating system's name and version.
 pub(crate) fn name() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let (system, arch) = (std::env::consts::OS, std::env::consts::ARCH);
@@ -29,14 +28,14 @@ fn kibibytes(file: &str, name: &str) -> u64 {
     number.unwrap_or(0).saturating_mul(1024)
 }
 
-/// The ticks of `/proc/…/stat` in a second, which Linux has fixed for all programs.
+/// The number of ticks in a second in `/proc/…/stat`. Linux has fixed it for all programs.
 const TICKS: f64 = 100.0;
 
-/// Returns the processor time in user and in system mode, seconds, of the process (`self`) or the
-/// calling thread (`thread-self`).
+/// Returns the seconds of processor time: in user mode, then in system mode. `who` is `self` for the process or
+/// `thread-self` for the calling thread.
 pub(crate) fn cpu_seconds(who: &str) -> (f64, f64) {
     let text = fs::read_to_string(format!("/proc/{who}/stat")).unwrap_or_default();
-    // The name in parentheses may hold any bytes. The fields behind it are counted from the third.
+    // The name in parentheses may hold any bytes. The text after the parentheses begins with the third field.
     let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
     let mut ticks = fields.split_whitespace().skip(11);
     let mut next = || {

@@ -1,5 +1,5 @@
-//! WAITDUR: waits until everything that the client has read or written has the given durability,
-//! whatever CLIENT DURABILITY says. Redis has no such command.
+//! WAITDUR: waits until everything that the client has read or written has the given durability, whatever CLIENT
+//! DURABILITY says. Redis does not have this command.
 
 use super::replication::parse_timeout;
 use crate::command::connection::client::NO_DURABILITY;
@@ -45,7 +45,8 @@ fn waitdur(cx: &mut Cx<'_>, args: &Args<'_>) {
 }
 
 impl State {
-    /// Answers clients whose wait for a rung has ended: the rung has been reached, or the time is over.
+    /// Replies to the clients whose WAITDUR is over: the durability has been reached, the deadline has passed, or the
+    /// database has stopped.
     pub(crate) fn end_rung_waits(&mut self, now: Instant) {
         if self.rung_waits.is_empty() {
             return;
@@ -64,8 +65,8 @@ impl State {
         }
     }
 
-    /// CLIENT UNBLOCK: ends the wait of a client, as if its time were over or with an error.
-    /// Returns whether the client was waiting.
+    /// Ends a client's wait on behalf of CLIENT UNBLOCK. Replies with `error`. If `error` is `None`, replies as if the
+    /// deadline had passed. Returns whether the client was waiting.
     pub(crate) fn end_rung_wait(&mut self, id: u64, error: Option<&str>) -> bool {
         let Some(seat) = self.rung_waits.take(id) else {
             return false;

@@ -33,8 +33,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("sunionstore", -3, STORES, EACH, sunionstore),
 ];
 
-/// Returns the sets of several keys. Fails if a key has a value of another type, even if that value
-/// is not needed.
+/// Returns the sets of several keys. Fails for a key of a wrong type, even if the value is not needed.
 pub(in crate::command) fn sources<'d, 'k>(
     data: &'d Data<'_, '_>,
     keys: impl Iterator<Item = &'k [u8]>,
@@ -139,8 +138,8 @@ pub(crate) fn sdiffstore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out
     store_join(data, args, Join::Difference, "sdiffstore", out)
 }
 
-/// Reads two arguments of SINTERCARD and ZINTERCARD: the number of keys at argument 1, and the
-/// limit behind the keys, 0 for no limit.
+/// Reads two arguments of SINTERCARD and ZINTERCARD: the number of keys at argument 1, and the limit after the keys, 0
+/// for no limit.
 pub(crate) fn count_and_limit(args: &Args<'_>) -> Result<(usize, u64), Stop> {
     let count = parse_i64(args.at(1)).filter(|count| *count > 0);
     let count = count.ok_or("ERR numkeys should be greater than 0")?;

@@ -46,7 +46,7 @@ pub(crate) fn sadd(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) 
     Ok(())
 }
 
-/// Notes that members were removed, and perhaps the key as well.
+/// Records the event that members were removed. If no member is left, records the key's removal as well.
 fn note_removal(data: &mut Data<'_, '_>, event: &'static str, key: &[u8], left: Left) {
     data.changed(Class::Set, event, key);
     if left == Left::Nothing {

@@ -1,10 +1,10 @@
-//! A collection that a command builds step by step before its key names it.
+//! A collection that a command builds step by step before it becomes the value of a key.
 //!
-//! The collection is a [`Draft`] of the engine. No command sees it until the transaction of the
-//! last step writes the key. If the job is dropped, the draft is removed.
+//! The collection is a [`Draft`] of the engine. No command sees it until the transaction of the last step
+//! writes the key. If the command's work is dropped before that, the draft is removed.
 //!
-//! The writes of a step are committed with the step. The engine may undo the last transaction and
-//! run it again, because a latch was missing. So a step that writes elements is never the last one.
+//! Each step is a transaction. If a latch is missing, the engine may undo a transaction and run it again. So, with
+//! several steps, the last one only stores the collection under the key and writes no elements.
 
 use super::{Progress, Step};
 use crate::command::{Data, Stop};
@@ -12,13 +12,12 @@ use crate::engine::types::{Entry, Texts};
 use crate::engine::{Draft, End, Packing, Shape};
 use perdura_base::num::{to_u64, to_usize};
 
-/// The number of elements that are handed to the transaction at a time.
+/// The number of elements handed to the transaction at a time.
 const FEW: u64 = 256;
-/// The room in the log that a step requests, bytes. A step writes about this much at most.
+/// The number of bytes that a step requests in the log. A step writes about this much at most.
 pub(super) const STEP_BYTES: usize = 512 << 10;
 
-/// Returns whether a collection of this number of elements must consist of rows, because it exceeds
-/// the limits of packed collections.
+/// Returns whether a collection of `elements` elements is too large for packing, and so must consist of rows.
 pub(crate) fn are_rows(packing: Packing, shape: Shape, elements: u64) -> bool {
     let most = match shape {
         Shape::Hash => packing.hash_entries,
@@ -53,7 +52,7 @@ impl Few {
         self.values.push(item);
     }
 
-    /// Adds a field with its value, a member without a value, or a member with its score.
+    /// Adds a field with a value, a member without a value, or a member with a score.
     pub fn named(&mut self, name: &[u8], value: &[u8]) {
         self.names.push(name);
         self.values.push(value);
@@ -72,7 +71,7 @@ pub(crate) struct Building {
     database: u8,
     shape: Shape,
     draft: Option<Draft>,
-    /// The bytes that the step has written.
+    /// The bytes that the current step has written.
     written: usize,
     few: Few,
 }
@@ -106,7 +105,7 @@ impl Building {
         self.shape
     }
 
-    /// Returns the bytes of memory beside the collection itself.
+    /// Returns the number of bytes that the batch of elements takes in memory. The collection itself is not counted.
     pub(super) fn bytes(&self) -> usize {
         self.few.names.bytes() + self.few.values.bytes()
     }
@@ -194,7 +193,7 @@ impl Building {
         more && (step.is_endless() || self.written < STEP_BYTES / 2)
     }
 
-    /// Takes a step of building the collection from texts. The first `built` texts are in the
+    /// Runs one step of building the collection from the texts of `supply`. The first `built` texts are in the
     /// collection already.
     pub(super) fn fill(
         &mut self,
@@ -233,8 +232,7 @@ impl Building {
         Ok(step.after_writing(at == texts.len()))
     }
 
-    /// Makes the collection the value of the key. Returns false if no collection was begun, or if
-    /// it is lost.
+    /// Makes the collection the value of the key. Returns false if the collection was not begun or is lost.
     pub(super) fn name(
         &self,
         data: &mut Data<'_, '_>,

@@ -1,7 +1,7 @@
-//! COPY and MOVE of a large collection, and ZRANGESTORE of a long stretch.
+//! COPY and MOVE of a large collection, and ZRANGESTORE of a long range.
 //!
-//! The elements are copied into a collection that becomes the new key's value at the end. MOVE
-//! removes the old key in that same transaction.
+//! The elements are copied into a collection that becomes the new key's value at the end. MOVE removes the old
+//! key in the transaction of the last step.
 
 use super::building::{Building, STEP_BYTES};
 use super::{Progress, Step, Walk, Work};
@@ -17,7 +17,7 @@ use std::ops::Range;
 pub(crate) enum Purpose {
     /// COPY, which may replace an existing key.
     Copy {
-        /// True if it replaces an existing key.
+        /// True if COPY replaces an existing key.
         replace: bool,
     },
     /// MOVE.
@@ -26,7 +26,7 @@ pub(crate) enum Purpose {
     Stretch,
 }
 
-/// Work on a copy.
+/// The work of a copy.
 #[derive(Debug)]
 pub(crate) struct Copying {
     purpose: Purpose,
@@ -34,14 +34,14 @@ pub(crate) struct Copying {
     /// The number of elements that the whole walk visits.
     count: u64,
     building: Building,
-    /// The arguments that name the source and the target.
+    /// The indexes of the arguments that name the source (`from`) and the target (`to`).
     from: usize,
     to: usize,
     done: bool,
 }
 
 impl Copying {
-    /// Returns the work of copying the elements of a walk to a key of `database`.
+    /// Returns the work that copies a walk's elements to a key of `database`.
     pub(crate) fn new(purpose: Purpose, walk: Walk, database: u8) -> Copying {
         let (from, to) = match purpose {
             Purpose::Copy { .. } => (1, 2),
@@ -91,7 +91,7 @@ impl Work for Copying {
         step: &mut Step,
     ) -> Result<Progress, Stop> {
         let (shape, table, from) = (self.walk.shape(), data.table, args.at(self.from));
-        // The key may have expired, which a watch does not report as a change.
+        // The key may have expired. A watch does not report that as a change.
         if data.tx.get(table, from)?.is_none() {
             return Ok(Progress::Changed);
         }

@@ -1,9 +1,9 @@
 //! SUNION, SINTER, SDIFF and their STORE forms over large sets.
 //!
-//! A join walks over one or more of the sets, one after the other. In an intersection, a member is
-//! taken if the other sets have it; in a difference, if they lack it. A union walks over all sets
-//! and takes the members that no earlier set has, so it need not remember members. The cost grows
-//! with the number of sets. Therefore more than [`SETS_MAX`] sets are joined in one round.
+//! A join walks over one or more sets, one at a time. An intersection takes a member if all remaining sets have it. A
+//! difference takes a member if all remaining sets lack it. A union walks over all sets and takes the members that no
+//! earlier set has, so it need not remember any members. The cost of a member grows with the number of sets. Therefore
+//! a long join of more than [`SETS_MAX`] sets does not run in steps, but as a whole beside the loop.
 
 use super::building::{STEP_BYTES, Supply};
 use super::{Building, Progress, Step, Walk, Work, admitted, are_rows};
@@ -18,30 +18,30 @@ use crate::resp::reply::{Out, room_for_head};
 use perdura_base::num::to_u64;
 use std::ops::Range;
 
-/// The most sets that are joined in steps. More are joined in one round.
+/// The maximum number of sets that a join in steps may have. A long join of more sets runs beside the loop.
 const SETS_MAX: usize = 8;
 
-/// The use of the members.
+/// The use of the members that a join finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Joined {
     /// The members are the reply.
     Replied,
-    /// The members are stored in the first argument's key, with an event of this name.
+    /// The members are stored under the key in the first argument. The string is the name of the event.
     Stored(&'static str),
 }
 
-/// Work on a join.
+/// The work of a join.
 #[derive(Debug)]
 pub(crate) struct Joining {
     join: Join,
     joined: Joined,
     /// The sets' keys among the arguments.
     keys: Range<usize>,
-    /// The sets to walk over, by index. `lens` has the number of elements of every set when the
-    /// join began.
+    /// The walks over the sets, each with the index of its set. `lens` has the number of elements that each set
+    /// had when the join began.
     walks: Vec<(usize, Walk)>,
     lens: Vec<Option<u64>>,
-    /// The members found, if they are to be stored. `text` has them if they are the reply.
+    /// The members found, if they are to be stored. `text` has the members for a reply.
     members: Texts,
     /// The set to be stored, if it is built step by step. `built` is the number of members in it.
     building: Option<Building>,

@@ -1,9 +1,9 @@
 //! KEYS of a large database.
 //!
-//! The keys are walked by SCAN's cursor, so each key that does not change is found once. A key that
-//! changes during the walk is noted, and checked again when the walk has ended. Keys that have
-//! expired at that time are left out. So the reply shows the moment at which the walk has ended.
-//! KEYS begins again only if clients change very many keys or empty the database.
+//! The walk over the keys uses SCAN's cursor, so it finds every unchanged key exactly once. Keys that change during the
+//! walk are noted. When the walk has ended, KEYS checks the noted keys again and leaves out expired keys. So the reply
+//! shows the keys that exist at the end of the walk. KEYS begins again only if clients change very many keys, or empty
+//! or swap the database.
 
 use super::{Progress, Step, Work};
 use crate::command::{Data, Stop};
@@ -16,45 +16,46 @@ use perdura_base::num::{to_u64, to_usize};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// The most keys that may change during the walk.
+/// If more than this many keys change during the walk, KEYS begins again.
 const TOUCHED_MAX: usize = 8192;
-/// The place in the text is noted for every key whose index is a multiple of this.
+/// The number of found keys for each entry of `marks`.
 const MARKED: usize = 64;
-/// The memory of a changed key beside its text, bytes: its entry and the allocator's overhead.
+/// The number of bytes of memory that a changed key takes in addition to its text: the set's entry and the allocator's
+/// overhead.
 const TOUCHED_BYTES: usize = 48;
-/// Found keys that expire within this time are checked again at the end, milliseconds.
+/// If a found key expires within this number of milliseconds, KEYS checks it again at the end.
 const SOON_MS: u64 = 60_000;
 
-/// The number of places without keys that take as long as reading a key.
+/// Reading this many places without a key takes about as much time as reading one key.
 const PLACES_OF_KEY: usize = 32;
 
-/// Work on the reply.
+/// The work of making the reply.
 #[derive(Debug)]
 pub(crate) struct Keys {
     table: TableId,
-    /// True if the database was swapped with another one. The table does not show that, because a
-    /// second swap may have restored it. Changes between the swaps were changes in the other
+    /// True if the database was swapped with another database. The table alone does not show that, because another swap
+    /// may have brought the old table back. Between the two swaps, changes of that table were changes in the other
     /// database.
     swapped: bool,
     cursor: u64,
     complete: bool,
-    /// The keys as they are replied.
+    /// The found keys, in the form of the reply.
     text: Vec<u8>,
-    /// A hash of each key.
+    /// A hash of each found key.
     hashes: Vec<u32>,
-    /// The places in the text at which every [`MARKED`]th key begins.
+    /// The offsets in the text of some found keys: of the first key, and of every [`MARKED`]th key after it.
     marks: Vec<usize>,
     /// For each partition: the number of keys found in the partitions before it.
     begins: Vec<usize>,
-    /// Keys that have changed since the walk began.
+    /// The keys that have changed during the walk.
     touched: HashSet<Box<[u8]>>,
     /// The bytes of the changed keys.
     touched_bytes: usize,
     /// The deadline of each found key that expires soon, and the key's place in the text.
     expiring: Vec<(u64, usize)>,
-    /// The parts of the text that are not replied.
+    /// The parts of the text that are left out of the reply.
     removed: Vec<Range<usize>>,
-    /// The keys that are replied in addition to the text.
+    /// The keys that are not in the text but must be in the reply.
     added: Vec<Box<[u8]>>,
 }
 
@@ -66,7 +67,7 @@ fn wanted(args: &Args<'_>, key: &[u8]) -> bool {
     args.at(1) == b"*" || glob::matches(args.at(1), key)
 }
 
-/// Returns the string that begins at `at` in a reply, and its end.
+/// Returns the string that begins at `at` in a reply, and the offset of the string's end.
 fn string_at(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let digits = text.get(at + 1..)?;
     let digits = digits.iter().take_while(|byte| byte.is_ascii_digit());
@@ -79,7 +80,7 @@ fn string_at(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
 }
 
 impl Keys {
-    /// Returns the work on the keys of a table.
+    /// Returns the work of finding keys in a table.
     pub(crate) fn new(table: TableId) -> Keys {
         Keys {
             table,
@@ -106,9 +107,8 @@ impl Keys {
         self.hashes.push(hash(key));
     }
 
-    /// Finds the places of the changed keys of one partition in the text. Each string is read at
-    /// most once, whatever the number of changed keys. `hashes` are the hashes of the changed keys,
-    /// sorted.
+    /// Finds the changed keys of one partition in the text, and stores their ranges in `found`. Each string of the text
+    /// is read at most once, even if many keys have changed. `hashes` holds the sorted hashes of the changed keys.
     fn find<'a>(
         &'a self,
         partition: u16,
@@ -120,7 +120,7 @@ impl Keys {
         else {
             return;
         };
-        // The index of the next string, and its place.
+        // The index of the next string, and that string's place in the text.
         let (mut next, mut at) = (0, 0);
         for index in *begin..*end {
             if hashes.binary_search(&self.hashes[index]).is_err() {
@@ -155,9 +155,8 @@ impl Keys {
         found
     }
 
-    /// Corrects the result so that it shows the present moment. The last step does all of this at
-    /// once. Therefore the cost may grow with the keys found plus the keys changed, but not with
-    /// their product.
+    /// Corrects the result so that it shows the current keys. The last step does all of this at once. Therefore
+    /// the cost may grow with the keys found plus the keys changed, but not with their product.
     fn mend(&mut self, data: &Data<'_, '_>, args: &Args<'_>) -> Result<(), Stop> {
         let (mut removed, mut added) = (Vec::new(), Vec::new());
         let now_ms = data.tx.now_ms();

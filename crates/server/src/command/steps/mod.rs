@@ -1,12 +1,11 @@
 //! Commands that read large sources in steps, with other clients served in between.
 //!
-//! A command that meets a large source returns [`Work`] instead of a reply. The client then has a
-//! *job* (see [`crate::jobs`]). It waits like a client that waits for a key, so its later requests
-//! wait, too. In each round of the loop a job takes one step, in a transaction that is committed at
-//! the end of the step. The keys that are read are watched, so that all steps together see the data
-//! of one moment: if such a key has changed, the command begins again. After three attempts the
-//! command runs in one transaction beside the loop ([`crate::beside`]), as it does within MULTI.
-//! There it runs the same code, as a single step without a limit.
+//! A command that meets a large source returns [`Work`] instead of a reply. The client then has a *job* (see
+//! [`crate::jobs`]). Until the job ends, the client is blocked like a client of BLPOP, and its later requests wait. In
+//! each round of the loop a job takes one step, in a transaction that commits at the step's end. The keys that the
+//! command reads are watched, so that all steps see one state of the data. If a watched key has changed, the command
+//! begins again. After three attempts the command runs in one transaction beside the loop ([`crate::beside`]), as it
+//! does within MULTI. Beside the loop the same code runs as a single step without a limit.
 
 mod building;
 mod copying;
@@ -43,25 +42,25 @@ pub(crate) use writing::{Destination, Fold, Given, Origin, Writing};
 
 /// The duration of a step.
 const STEP: Duration = Duration::from_millis(1);
-/// The number of elements after which the clock is read.
+/// The number of elements between two looks at the clock.
 pub(crate) const STRIDE: u64 = 32;
 
 /// The cost of a page of a long string, in elements.
 pub(crate) const PAGE_COST: u64 = 16;
-/// The approximate number of bytes of a long string in a page.
+/// The approximate number of bytes of a long string that fit in one page.
 const PAGE_BYTES: usize = 16 * 1024;
 
-/// Returns the cost of these bytes of a long string, in elements.
+/// Returns the cost of reading `bytes` bytes of a long string, in elements.
 pub(crate) fn text_cost(bytes: usize) -> u64 {
     to_u64(bytes.div_ceil(PAGE_BYTES)) * PAGE_COST
 }
 
-/// The room in the log that a transaction requests for each element beside its text, bytes.
+/// The number of bytes of room in the log that a transaction requests for each element in addition to its text.
 const ADMITTED_BYTES: usize = 264;
-/// The most room in the log that the results of a step need, bytes.
+/// The maximum number of bytes in the log that the results of one step need.
 const FOUND_BYTES: usize = 4 << 20;
 
-/// Returns the room in the log to request when these texts are stored, bytes.
+/// Returns the number of bytes that the log must have room for before these texts are stored.
 fn admitted(texts: &Texts) -> usize {
     match texts.len() {
         0 => 0,
@@ -76,18 +75,18 @@ pub(crate) enum Progress {
     More,
     /// Everything has been read.
     Complete,
-    /// A source has changed since the last step: the command has to begin again.
+    /// A source has changed between two steps, so the command must begin again.
     Changed,
 }
 
-/// A command that has read a part of its sources.
+/// A command in progress, with partly read sources.
 pub(crate) trait Work: Debug + Send {
-    /// Returns the arguments that name its sources: the first one by default.
+    /// Returns the indexes of the arguments that name the command's sources: by default only argument 1.
     fn sources(&self, _: &Args<'_>) -> Range<usize> {
         1..2
     }
 
-    /// Returns whether a change of its sources still makes the command begin again.
+    /// Returns whether the command must begin again if one of its sources changes from now on.
     fn reads(&self) -> bool {
         true
     }
@@ -95,13 +94,12 @@ pub(crate) trait Work: Debug + Send {
     /// Notes that a key of the client's database has changed between two steps.
     fn touched(&mut self, _: &[u8]) {}
 
-    /// Notes that the client's database was swapped with another one between two steps.
+    /// Notes that the client's database was swapped with another database between two steps.
     fn swapped(&mut self) {}
 
-    /// Continues until the step is over. The transaction may abort and call this again. So an
-    /// implementation opens all of its sources before it changes its own state. An implementation
-    /// that writes begins each time with its state at the last call of
-    /// [`committed`](Self::committed).
+    /// Continues until the step is over. The transaction may abort and call this method again. So an implementation
+    /// opens all sources before it changes state. A writing implementation must begin each call with the state from the
+    /// last call of [`committed`](Self::committed).
     fn step(
         &mut self,
         data: &mut Data<'_, '_>,
@@ -123,20 +121,19 @@ pub(crate) trait Work: Debug + Send {
     /// Returns the memory of this work, bytes.
     fn bytes(&self) -> usize;
 
-    /// Returns the room in the log to request when the result is stored, bytes. The job waits for
-    /// this room before it stores the result. Without that wait the transaction might be retried
-    /// again and again.
+    /// Returns the number of bytes that the log must have room for before the result is stored. The job waits for this
+    /// room. Without that wait the transaction might be retried again and again.
     fn logged(&self) -> usize {
         0
     }
 }
 
-/// The limits that decide whether a command takes steps, and their length.
+/// The limits that decide whether a command runs in steps, and how long a step is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Steps {
     /// A source with more elements than this is read in steps.
     pub long: u64,
-    /// The most elements of a step.
+    /// The greatest number of elements of a step.
     pub elements: u64,
 }
 
@@ -194,9 +191,9 @@ impl Step {
         self.end.is_none()
     }
 
-    /// Returns the progress after a step that has written elements; `complete`: all of them. The
-    /// transaction that stores the result must not also write elements, because its writes may be
-    /// undone when it runs again. An endless step is a single transaction and may do both.
+    /// Returns the progress after a step that wrote elements. `complete` means that all elements are written. The
+    /// transaction that stores the result must not also write elements, because a transaction may be undone and run
+    /// again. An endless step is a single transaction and may write elements and store the result.
     fn after_writing(&self, complete: bool) -> Progress {
         match complete && self.is_endless() {
             true => Progress::Complete,
@@ -204,7 +201,7 @@ impl Step {
         }
     }
 
-    /// Returns the most elements to read before the next call of [`spend`](Self::spend).
+    /// Returns the maximum number of elements to read before the next call of [`spend`](Self::spend).
     pub(crate) fn stride(&self) -> u64 {
         self.left.min(STRIDE)
     }

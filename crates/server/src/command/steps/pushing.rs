@@ -10,22 +10,21 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use perdura_base::num::{to_u64, to_usize};
 
-/// The argument with the first item.
+/// The index of the argument with the first item.
 const FIRST: usize = 2;
 
-/// Work on a new list.
+/// The work of making a new list.
 #[derive(Debug)]
 pub(crate) struct Pushing {
     end: End,
-    /// The argument with the next item. `until` is the number of arguments.
+    /// The index of the argument with the next item. `until` is the number of arguments.
     at: usize,
     until: usize,
     building: Building,
 }
 
 impl Pushing {
-    /// Returns the work of making a list of a command's items. `None`: it is too short to need
-    /// steps.
+    /// Returns the work of making a list from the items of a command. `None`: the list is too short to need steps.
     pub(crate) fn new(data: &Data<'_, '_>, args: &Args<'_>, end: End) -> Option<Pushing> {
         let items = to_u64(args.len() - FIRST);
         let is_long = data.is_long(items) && are_rows(data.tx.packing(), Shape::List, items);

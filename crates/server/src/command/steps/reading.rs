@@ -1,4 +1,4 @@
-//! A long string, read a page at a time: its bytes as a reply, its bits counted or searched.
+//! Commands that read a long string page by page. They reply with its bytes, count its set bits or search for a bit.
 
 use super::{PAGE_COST, Progress, Step, Work, text_cost};
 use crate::command::strings::ranges::Range as Bits;
@@ -9,7 +9,7 @@ use crate::resp::reply::Out;
 use perdura_rdb::StringPayload;
 use std::ops::Range;
 
-/// The most bytes of a reply beside the string in it.
+/// The maximum number of bytes that a reply adds before and after its string.
 const FRAME_BYTES: usize = 64;
 
 /// The use of the bytes.
@@ -17,23 +17,23 @@ const FRAME_BYTES: usize = 64;
 enum Task {
     /// The bytes are the reply.
     Bytes(Vec<u8>),
-    /// The payload of DUMP with these bytes is the reply.
+    /// The bytes are put into a payload, which is the reply of DUMP.
     Dump(Vec<u8>, StringPayload),
     /// The set bits are counted.
     Ones(Bits, u64),
-    /// The first bit of this value is searched for. The result is its place, or the reply if there
-    /// is no such bit.
+    /// The first bit with this value is searched for. `Ok` holds the offset of the bit that was found. `Err` holds the
+    /// reply for the case that no bit has the value.
     First(Bits, bool, Result<u64, i64>),
 }
 
-/// Work on a piece of the string of the first argument's key.
+/// The work of reading a piece of a string. The command's first argument is the string's key.
 #[derive(Debug)]
 pub(crate) struct Reading {
-    /// Bytes of the whole string.
+    /// The length of the whole string, bytes.
     bytes: usize,
     /// The bytes that are still to be read.
     left: Range<usize>,
-    /// The place at which the bytes still to be read begin.
+    /// The place of the next byte to be read.
     cursor: Option<ValueCursor>,
     task: Task,
     /// True if the command counts its lookup of the key.
@@ -67,19 +67,19 @@ impl Reading {
         Reading::new(row, 0..row.value_len(), Task::Dump(text, payload))
     }
 
-    /// Returns the work of counting the bits of a range that are set.
+    /// Returns the work of counting the set bits of a range.
     pub(crate) fn ones(row: &RowRef<'_>, range: Bits) -> Reading {
         Reading::new(row, range.bytes(), Task::Ones(range, 0))
     }
 
-    /// Returns the work of finding the first bit of a range with the `wanted` value. If there is no
-    /// such bit, the reply is `none`.
+    /// Returns the work of finding the first bit that has the value `wanted`, within a range. If no bit has the value,
+    /// the reply is `none`.
     pub(crate) fn first(row: &RowRef<'_>, range: Bits, wanted: bool, none: i64) -> Reading {
         let task = Task::First(range, wanted, Err(none));
         Reading::new(row, range.bytes(), task)
     }
 
-    /// Returns the work for a command that counts its lookup.
+    /// Returns this work, changed so that the command counts its lookup of the key.
     pub(crate) fn counted(self) -> Reading {
         let counted = true;
         Reading { counted, ..self }
@@ -138,7 +138,7 @@ impl Reading {
 }
 
 impl Task {
-    /// Uses the bytes at this place of the string. Returns whether no more bytes are needed.
+    /// Uses the bytes `piece`, which begin at `at` in the string. Returns whether no more bytes are needed.
     fn take(&mut self, at: usize, piece: &[u8]) -> bool {
         match self {
             Task::Bytes(text) => text.extend_from_slice(piece),

@@ -1,7 +1,7 @@
 //! RESTORE of a large collection.
 //!
-//! Version and checksum are checked before the first element is read. So damage that the checksum
-//! shows ends the command before the key is touched.
+//! Version and checksum are checked before the first element is read. So if the checksum reveals damage, the command
+//! ends before it touches the key.
 
 use super::building::{Building, STEP_BYTES, are_rows};
 use super::{Progress, Step, Work};
@@ -15,12 +15,12 @@ use perdura_base::num::{to_u64, to_usize};
 use perdura_rdb::{CollectionType, Parts};
 use std::ops::Range;
 
-/// The argument with the payload.
+/// The index of the argument with the payload.
 const PAYLOAD: usize = 3;
-/// Elements are counted up to this number before the first one is read.
+/// Before the elements of a payload are read, they are counted, but the count stops at this number.
 const ENOUGH: u64 = 1 << 16;
 
-/// Work on a key that is made from a payload.
+/// The work of making a key from a payload.
 #[derive(Debug)]
 pub(crate) struct Restoring {
     terms: Terms,
@@ -29,15 +29,15 @@ pub(crate) struct Restoring {
 }
 
 impl Restoring {
-    /// Returns the work of restoring a command's payload. `None`: it is too short to need steps.
+    /// Returns the work of restoring a command's payload. `None`: the payload is too short to need steps.
     pub(crate) fn new(
         data: &Data<'_, '_>,
         args: &Args<'_>,
         terms: Terms,
     ) -> Result<Option<Restoring>, Stop> {
         let payload = args.at(PAYLOAD);
-        // Three compressed bytes become at most 264 bytes, and an element takes two. So each byte
-        // of the payload makes at most 44 elements.
+        // Three compressed bytes become at most 264 bytes, and an element takes at least two of them. So each
+        // byte of the payload makes at most 44 elements.
         if !data.is_long(to_u64(payload.len()).saturating_mul(44)) {
             return Ok(None);
         }
@@ -80,8 +80,8 @@ impl Work for Restoring {
     ) -> Result<Progress, Stop> {
         let mut parts = self.parts.clone();
         let shape = self.building.shape();
-        // The number of elements comes from the payload and may be wrong, so no room is requested
-        // for it.
+        // The payload says how many elements it has, but that number may be wrong. So no room is
+        // requested for elements.
         if !self.building.begin(data, args.at(1), step, 0)? {
             return Ok(Progress::Changed);
         }

@@ -1,7 +1,7 @@
 //! SORT and SORT_RO of a large collection, without BY and GET.
 //!
-//! First the elements are copied. After that the collection is not read any more. The copies are
-//! sorted in runs, and then the runs are merged up to the last wanted element.
+//! First the elements are copied. After that the collection is not read any more. The copies are sorted in
+//! short pieces, which this file calls runs. Then the runs are merged up to the last wanted element.
 
 use super::building::{STEP_BYTES, Supply};
 use super::{Building, Progress, Step, Walk, Work, admitted, are_rows};
@@ -28,20 +28,20 @@ pub(crate) struct Wanted {
     pub descending: bool,
     /// The ranks of the wanted elements in the sorted order.
     pub piece: Range<usize>,
-    /// The argument that is the key in which the elements are stored. `None`: they are replied.
+    /// The index of the argument that is the key of the result. `None`: the elements are not stored, but are the reply.
     pub target: Option<usize>,
 }
 
-/// Work on a sorted reply, or a list.
+/// The work of making a sorted reply, or a sorted list to be stored.
 #[derive(Debug)]
 pub(crate) struct Sorted {
     walk: Walk,
     wanted: Wanted,
     elements: Texts,
     order: Vec<Weighed>,
-    /// The runs, as a heap. The first run has the next element.
+    /// A heap of the sorted runs. The first run in the heap contains the next element of the result.
     runs: Vec<Range<usize>>,
-    /// The number of elements that have been merged.
+    /// The number of merged elements.
     merged: usize,
     text: Vec<u8>,
     stored: Texts,
@@ -50,7 +50,7 @@ pub(crate) struct Sorted {
     built: usize,
 }
 
-/// Restores the order of a heap whose first entry may be out of place.
+/// Restores the order of a heap. Only the first entry may be out of place.
 fn sift(runs: &mut [Range<usize>], before: impl Fn(usize, usize) -> bool) {
     let mut at = 0;
     loop {
@@ -72,7 +72,7 @@ fn sift(runs: &mut [Range<usize>], before: impl Fn(usize, usize) -> bool) {
 }
 
 impl Sorted {
-    /// Returns the work of sorting the elements of a walk over the first argument's key.
+    /// Returns the work of sorting a collection. `walk` goes over the collection in the first argument's key.
     pub(crate) fn new(walk: Walk, wanted: Wanted) -> Sorted {
         let mut text = Vec::new();
         Out::new(&mut text, false).array(wanted.piece.len());
@@ -90,7 +90,7 @@ impl Sorted {
         }
     }
 
-    /// Copies elements.
+    /// Copies elements until the step is over.
     fn gather(
         &mut self,
         data: &Data<'_, '_>,
@@ -113,7 +113,7 @@ impl Sorted {
         }))
     }
 
-    /// Writes the list to be stored until the step is over.
+    /// Writes items of the list that is to be stored, until the step is over.
     fn build(
         &mut self,
         data: &mut Data<'_, '_>,
@@ -130,7 +130,7 @@ impl Sorted {
         building.fill(data, supply, &mut self.built, step)
     }
 
-    /// Sorts runs until the step is over. Returns whether all are sorted.
+    /// Sorts runs until the step is over. Returns whether all runs are sorted.
     fn sort(&mut self, step: &mut Step) -> Result<bool, Stop> {
         while self.order.len() < self.elements.len() {
             let begin = self.order.len();
@@ -201,7 +201,7 @@ impl Sorted {
 
 impl Work for Sorted {
     fn reads(&self) -> bool {
-        // The stored list must show the collection as it is at the moment of storing.
+        // The stored list must show the collection as it is when the list is stored.
         self.walk.left() > 0 || self.wanted.target.is_some()
     }
 
@@ -217,7 +217,7 @@ impl Work for Sorted {
                 return Ok(progress);
             }
         } else if self.wanted.target.is_some() && data.tx.get(data.table, args.at(1))?.is_none() {
-            // The key has expired, which a watch does not report as a change.
+            // The key has expired. A watch does not report that as a change.
             return Ok(Progress::Changed);
         }
         if self.building.is_none() {

@@ -1,6 +1,6 @@
 //! A walk over a collection that can be interrupted and continued.
 //!
-//! A hash or a set is walked by the cursor of SCAN, which survives any change of its index between
+//! A hash or a set is walked by the cursor of SCAN, which survives any change of the collection's index between
 //! two steps. A list and a sorted set are walked by rank.
 
 use super::{Progress, STRIDE, Step};
@@ -13,8 +13,8 @@ use std::ops::Range;
 #[derive(Debug, Clone)]
 pub(crate) struct Walk {
     shape: Shape,
-    /// For a list or a sorted set: the ranks that are still to be visited. For a hash or a set: all
-    /// ranks.
+    /// The ranks of the elements that are still to be visited, in a list or a sorted set. In a hash or a set, this
+    /// range always covers all elements.
     ranks: Range<u64>,
     reverse: bool,
     cursor: u64,
@@ -28,8 +28,7 @@ impl Walk {
         Walk::ranks(shape, 0..len, false)
     }
 
-    /// Returns a walk over these ranks of a list or a sorted set, from the last one on if
-    /// `reverse`.
+    /// Returns a walk over these ranks of a list or a sorted set, beginning with the last rank if `reverse`.
     pub(crate) fn ranks(shape: Shape, ranks: Range<u64>, reverse: bool) -> Walk {
         let left = ranks.end.saturating_sub(ranks.start);
         Walk {
@@ -51,7 +50,7 @@ impl Walk {
         self.left
     }
 
-    /// Passes elements to `f`, which returns the cost of each, until the step is over.
+    /// Passes elements to `f` until the step is over. `f` returns the cost of an element.
     pub(crate) fn go_on<'s>(
         &mut self,
         source: &'s Source<'_>,

@@ -1,6 +1,6 @@
-//! A whole collection, or a long stretch of one, as a reply: HGETALL, SMEMBERS, LRANGE, ZRANGE.
+//! Replies with all elements of a large collection, or with a long range of them: HGETALL, SMEMBERS, LRANGE, ZRANGE.
 //!
-//! The reply's head gives the number of elements before the first is read: the walk counts them.
+//! The reply begins with the number of elements. The walk knows this number before it reads the first element.
 
 use super::{Progress, Step, Walk, Work};
 use crate::command::{Data, Stop};
@@ -9,10 +9,10 @@ use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use perdura_base::num::to_usize;
 
-/// The parts of each element that are replied.
+/// The parts of each element that the reply contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parts {
-    /// The fields of a hash, its values, or both.
+    /// A hash's fields, values, or pairs of field and value.
     Pairs {
         /// True if names are wanted.
         names: bool,
@@ -68,7 +68,7 @@ impl Parts {
     }
 }
 
-/// Work on the reply with a whole collection, or a stretch of it.
+/// The work of replying with all elements of a collection, or with a range of them.
 #[derive(Debug)]
 pub(crate) struct Whole {
     walk: Walk,
@@ -78,7 +78,8 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
-    /// Returns the work of replying with the elements of a walk over the first argument's key.
+    /// Returns the work of replying with the elements that `walk` visits. The command's first argument is the
+    /// collection's key.
     pub(crate) fn new(walk: Walk, parts: Parts, resp3: bool) -> Whole {
         let mut text = Vec::new();
         parts.begin(to_usize(walk.left()), &mut Out::new(&mut text, resp3));

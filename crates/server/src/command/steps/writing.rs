@@ -1,11 +1,10 @@
 //! A long string, written some pages at a time. It is the result of SET, COPY, RENAME, MOVE or
 //! BITOP, or a new string that SETRANGE or SETBIT makes by writing far from its start.
 //!
-//! The command runs until it is about to write, and then returns this work instead. The steps write
-//! the string as a draft that no key refers to yet. The transaction of the last step runs the
-//! command again from its beginning. The command then gives its key the string that is already
-//! written: [`Data::name_text`]. So the command sees all changes that were made during the steps.
-//! Only a change of the string's sources makes it begin again.
+//! The command runs until it is about to write, and then returns this work instead. The steps write the string as a
+//! draft that no key refers to yet. The transaction of the last step runs the command again from its beginning. The
+//! command then stores the draft under the key with [`Data::name_text`]. Because it runs again, the command sees all
+//! changes made during the steps. It begins again with the steps only if a source of the string has changed.
 
 use super::{Progress, Step, Work, text_cost};
 use crate::command::data::Prepared;
@@ -19,9 +18,9 @@ use std::sync::Arc;
 
 /// The cost of writing a page, in elements.
 const WRITE_COST: u64 = 64;
-/// The number of pages that are written at once.
+/// The maximum number of pages written at once.
 const PAGES_AT_ONCE: u64 = 4;
-/// The room in the log that a step requests, bytes.
+/// The number of bytes of room in the log that a step requests.
 const STEP_LOG_BYTES: usize = 1 << 20;
 
 /// The operation that combines several strings into one.
@@ -40,7 +39,7 @@ pub(crate) enum Fold {
 }
 
 impl Fold {
-    /// Combines `all` with another string's bytes. A shorter string counts as if zeros followed it.
+    /// Combines `all` with the bytes of `other`. A shorter string counts as if zeros followed it.
     pub(crate) fn take(self, all: &mut [u8], other: &[u8]) {
         let (over, behind) = all.split_at_mut(other.len().min(all.len()));
         let pairs = over.iter_mut().zip(other);
@@ -68,7 +67,7 @@ impl Fold {
 pub(crate) enum Given {
     /// An argument.
     Arg(usize),
-    /// One byte that is computed from the arguments.
+    /// One byte computed from the arguments.
     Byte([u8; 1]),
 }
 
@@ -85,9 +84,10 @@ impl Given {
 /// The source of the string.
 #[derive(Debug)]
 pub(crate) enum Origin {
-    /// This number of zeros, and then bytes of the request.
+    /// The string consists of this number of zero bytes, followed by bytes from the request.
     Given(usize, Given),
-    /// The strings of the keys from this argument on, and their lengths.
+    /// The string is combined from the strings of several keys. The `usize` is the index of the argument with the first
+    /// key. The vector has the lengths of the keys' strings, in the order of the arguments.
     Keys(Fold, usize, Vec<usize>),
 }
 
@@ -113,23 +113,23 @@ impl At {
     }
 }
 
-/// Work on a long string.
+/// The work of writing a long string.
 #[derive(Debug)]
 pub(crate) struct Writing {
     origin: Origin,
     bytes: usize,
-    /// The database of the key that gets the string. `key` is the argument that is that key.
+    /// The database that the string is stored in. `key` is the index of the argument that names the string's key.
     database: u8,
     key: usize,
     draft: Option<Arc<Draft>>,
-    /// The progress after the last committed step. `end` is the progress after this step.
+    /// The progress after the last committed step. `end` is the progress after the step that is running.
     begin: At,
     end: At,
     resp3: bool,
     reply: Vec<u8>,
 }
 
-/// Returns the cost of writing these bytes, in elements.
+/// Returns the cost of writing `bytes` bytes of a long string, in elements.
 fn cost(bytes: usize) -> u64 {
     text_cost(bytes) / super::PAGE_COST * WRITE_COST
 }
@@ -139,7 +139,7 @@ fn cost(bytes: usize) -> u64 {
 pub(crate) struct Destination {
     /// The database of the key.
     pub database: u8,
-    /// The argument that is the key.
+    /// The index of the argument that is the key.
     pub key: usize,
 }
 
@@ -172,7 +172,7 @@ impl Writing {
         })))
     }
 
-    /// Returns bytes of the string from `at` on; `None` if its source has changed.
+    /// Returns the next bytes of the string, beginning at `at`; `None` if a source of the string has changed.
     fn read(
         &self,
         data: &Data<'_, '_>,

@@ -20,7 +20,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("xtrim", -4, WRITE, ONE, xtrim),
 ];
 
-/// The most entries that trimming whole nodes removes, unless LIMIT says otherwise.
+/// The greatest number of entries that approximate trimming (`~`) removes if the request gives no LIMIT.
 const ROUGH_LIMIT: u64 = 10_000;
 
 /// The part of an id that the server must choose.
@@ -28,7 +28,7 @@ const ROUGH_LIMIT: u64 = 10_000;
 enum Wanted {
     /// The whole id.
     Any,
-    /// The number within this millisecond.
+    /// The sequence number within this millisecond.
     Within(u64),
     /// Nothing: the request gives the whole id.
     This(Id),
@@ -64,7 +64,7 @@ impl Wanted {
 struct Options {
     trim: Option<Trim>,
     only_existing: bool,
-    /// The argument at which the options end. For XADD it is the id, if there is one.
+    /// The index of the first argument after the options. For XADD this argument is the id, if there is one.
     end: usize,
     wanted: Option<Wanted>,
 }

@@ -1,4 +1,4 @@
-//! XCLAIM and XAUTOCLAIM: a consumer takes over entries that others have not acknowledged.
+//! XCLAIM and XAUTOCLAIM: a consumer takes over entries that other consumers have not acknowledged.
 
 use super::{Excerpt, Several, collect, consumer, no_group, reply_id, shown, start, strict_id};
 use crate::command::event::Class;
@@ -17,7 +17,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("xclaim", -6, WRITE | FAST, ONE, xclaim),
 ];
 
-/// The number of pending entries that XAUTOCLAIM reads for each one that it may claim.
+/// XAUTOCLAIM reads at most COUNT times this number of pending entries.
 const LOOKED_FOR_ONE: u64 = 10;
 
 /// The conditions of a claim.
@@ -30,7 +30,7 @@ struct Claim {
     deliveries: Option<u64>,
 }
 
-/// A stream, and the group in it whose entries are claimed.
+/// A stream, and a group of the stream with the entries to claim.
 struct Claiming<'a> {
     writing: Writing,
     group: Group,
@@ -49,7 +49,7 @@ fn idle_min(text: &[u8], name: &str) -> Result<u64, Stop> {
 }
 
 impl<'a> Claiming<'a> {
-    /// Returns a claim that has changed nothing yet.
+    /// Returns a new claim, which has changed nothing.
     fn new(
         args: &Args<'a>,
         writing: Writing,
@@ -142,7 +142,8 @@ impl<'a> Claiming<'a> {
     }
 }
 
-/// Opens the stream of the first argument and finds the group of the second.
+/// Opens a stream and finds one of its groups. The first argument is the stream's key, and the second is the group's
+/// name.
 fn find(data: &Data<'_, '_>, args: &Args<'_>) -> Result<(Writing, Group), Stop> {
     let found = Writing::open(data.tx, data.table, args.at(1))?;
     let group = match &found {
@@ -220,7 +221,7 @@ fn xclaim(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     Ok(())
 }
 
-/// Reads the number of an option of XCLAIM.
+/// Reads the value of an option of XCLAIM.
 fn value_at(args: &Args<'_>, at: usize, option: &str) -> Result<i64, Stop> {
     let text = || format!("ERR Invalid {option} option argument for XCLAIM").into();
     parse_i64(args.at(at)).ok_or_else(text)

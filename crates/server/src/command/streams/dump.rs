@@ -62,8 +62,8 @@ fn taken_consumer(
 ) -> Result<StreamConsumer, Stop> {
     let mut pending = Vec::new();
     for id in stream.each_id_of(group, &consumer, Id::MIN) {
-        // A pending entry has a row of its group and a row of its consumer: either both exist or
-        // neither.
+        // A pending entry has a row for its group and a row for its consumer. Either both rows exist or neither
+        // does.
         if let Some(of_group) = stream.pending(group, id)? {
             pending.push(StreamPending {
                 id: dumped_id(id),

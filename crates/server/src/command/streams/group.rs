@@ -150,8 +150,8 @@ fn xgroup(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     writing.finish(data.tx).map_err(Stop::from)
 }
 
-/// Returns the id behind which a group begins: the id of the request, or the last entry's id for
-/// `$`.
+/// Returns the id after which a new group starts to read. The text `$` means `last`, the stream's newest id. Any other
+/// text is parsed as an id.
 fn begin(text: &[u8], last: Id, parse: fn(&[u8], u64) -> Result<Id, Stop>) -> Result<Id, Stop> {
     match text {
         b"$" => Ok(last),

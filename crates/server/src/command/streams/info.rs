@@ -1,4 +1,4 @@
-//! XINFO: figures about a stream, its groups and their consumers.
+//! XINFO: figures about streams, groups and consumers.
 
 use super::{Excerpt, Several, collect, reply_entry, reply_id, shown};
 use crate::command::flag::READ;
@@ -28,7 +28,8 @@ const HELP: &[&str] = &[
     "    Prints this help.",
 ];
 
-/// The number of entries of each list that STREAM FULL shows, unless COUNT says otherwise.
+/// The limit for XINFO STREAM FULL without COUNT. It applies to the list of entries and to each list of pending
+/// entries.
 const SHOWN: u64 = 10;
 
 /// `XINFO CONSUMERS|GROUPS|HELP|STREAM …`
@@ -80,7 +81,7 @@ fn xinfo(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     Ok(())
 }
 
-/// Replies with the progress of a group: three pairs of a map.
+/// Appends the progress of a group to a map, as three pairs of a name and a value.
 fn reading(stream: &Stream<'_>, group: &Group, out: &mut Out<'_>) {
     out.bulk(b"last-delivered-id");
     reply_id(out, group.last);
@@ -155,7 +156,8 @@ fn of_stream(data: &Data<'_, '_>, stream: &Stream<'_>, args: &Args<'_>, out: &mu
     Ok(())
 }
 
-/// Replies with the entries and the groups. `count` is the most items of each list; 0: all.
+/// Replies with the entries and the groups. The list of entries and each list of pending entries have at most `count`
+/// items. If `count` is 0, the lists have no limit.
 fn in_full(data: &Data<'_, '_>, stream: &Stream<'_>, count: u64, out: &mut Out<'_>) -> Done {
     let head = stream.head();
     data.heavy(if count == 0 {

@@ -91,7 +91,7 @@ fn reply_id(out: &mut Out<'_>, id: Id) {
     out.bulk(&text);
 }
 
-/// Appends an entry: its id, and its fields with their values.
+/// Appends an entry: the id, and the fields with values.
 fn reply_entry(out: &mut Out<'_>, entry: &Entry<'_>) {
     out.array(2);
     reply_id(out, entry.id);
@@ -102,7 +102,7 @@ fn reply_entry(out: &mut Out<'_>, entry: &Entry<'_>) {
     }
 }
 
-/// Replies whose number is known only when all of them have been written.
+/// A list of replies. Its length is known only when the last reply has been written.
 struct Several {
     buf: Vec<u8>,
     resp3: bool,
@@ -131,7 +131,7 @@ impl Several {
     }
 }
 
-/// Entries from one id to another one.
+/// The entries in a range of ids.
 struct Excerpt {
     from: Id,
     to: Id,
@@ -142,7 +142,7 @@ struct Excerpt {
 }
 
 impl Excerpt {
-    /// Returns the excerpt from one id to another one, in ascending order.
+    /// Returns the excerpt from id `from` to id `to`, in ascending order.
     fn between(from: Id, to: Id, max: u64) -> Excerpt {
         Excerpt {
             from,

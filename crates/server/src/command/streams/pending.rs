@@ -1,4 +1,4 @@
-//! XACK and XPENDING: entries that were delivered and are not acknowledged.
+//! XACK and XPENDING: delivered entries that are not acknowledged.
 
 use super::{Several, count, interval, no_group, reply_id, strict_id};
 use crate::command::event::Class;
@@ -102,8 +102,8 @@ fn xpending(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done
     }
 }
 
-/// Replies with the number of pending entries, the first and the last of them, and the number of
-/// each consumer's pending entries.
+/// Replies with the number of pending entries, the first and the last pending entry, and each consumer's number of
+/// pending entries.
 fn summary(stream: &Stream<'_>, group: &Group, out: &mut Out<'_>) -> Done {
     out.array(4);
     out.count(group.pending);

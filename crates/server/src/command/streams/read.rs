@@ -1,8 +1,7 @@
 //! XREAD and XREADGROUP: new entries of streams, for any client or for one consumer of a group.
 //!
-//! XREADGROUP writes its deliveries: the group's position, and two rows for each entry that is to
-//! be acknowledged. Its reply leaves when these writes are durable. So an entry that a consumer has
-//! received is still pending after a crash.
+//! XREADGROUP writes the deliveries: the group's position, and two rows for each entry to be acknowledged. Its reply
+//! leaves when these writes are durable. So an entry that a consumer has received is still pending after a crash.
 
 use std::time::Duration;
 
@@ -46,7 +45,7 @@ pub(crate) static COMMANDS: &[Command] = &[
 /// Redis's text for XREADGROUP when its stream is deleted or replaced.
 const STREAM_GONE: &str = "UNBLOCKED the stream key no longer exists";
 
-/// The options of both commands.
+/// The options of XREAD and XREADGROUP.
 static OPTIONS: Grammar = Grammar {
     from: 1,
     words: &[
@@ -58,17 +57,17 @@ static OPTIONS: Grammar = Grammar {
     ],
 };
 
-/// The request of either command.
+/// The request of XREAD or XREADGROUP.
 #[derive(Default)]
 struct Query<'a> {
     /// The greatest number of entries of each stream; 0: all.
     count: u64,
-    /// The longest wait. `None`: the client does not wait; `Some(None)`: it waits without a limit.
+    /// The maximum wait. `None`: the client does not wait; `Some(None)`: it waits without a limit.
     block: Option<Option<Duration>>,
     /// The group and the consumer.
     group: Option<(&'a [u8], &'a [u8])>,
     is_acknowledged: bool,
-    /// The argument of the first key; the ids follow the keys.
+    /// The index of the argument that is the first key. The ids follow the keys.
     first: usize,
     /// The number of keys.
     keys: usize,
@@ -147,7 +146,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Reads the argument of BLOCK, milliseconds; `None` for 0, which means no limit.
+/// Reads the argument of BLOCK, which is a number of milliseconds. Returns `None` for 0, which means no limit.
 fn milliseconds(text: &[u8]) -> Result<Option<Duration>, Stop> {
     let ms = parse_i64(text).ok_or("ERR timeout is not an integer or out of range")?;
     let ms = u64::try_from(ms).map_err(|_| "ERR timeout is negative")?;
@@ -262,14 +261,14 @@ struct Sought<'a> {
     key: &'a [u8],
     writing: Writing,
     group: Group,
-    /// The consumer reads its pending entries behind this id. If it is the highest id, the consumer
-    /// reads new entries.
+    /// The id after which the consumer reads its pending entries. The highest id means that the consumer reads new
+    /// entries.
     after: Id,
 }
 
 impl Sought<'_> {
-    /// Returns an upper bound on the number of entries that a consumer gets: new entries, or
-    /// pending entries behind an id.
+    /// Returns an upper bound on the number of entries that the consumer reads. They are the new entries of the group,
+    /// or the consumer's pending entries with ids above `after`.
     fn due(&self, stream: &Stream<'_>, consumer: &[u8]) -> Result<u64, Stop> {
         if self.after != Id::MAX {
             let consumer = stream.consumer(&self.group, consumer)?;
@@ -282,7 +281,7 @@ impl Sought<'_> {
 
 /// Finds a stream and its group.
 ///
-/// Fails if the stream or the group does not exist, or if the id has no meaning for XREADGROUP.
+/// Fails if the stream or the group does not exist, or if XREADGROUP does not accept the id.
 fn seek<'a>(
     data: &mut Data<'_, '_>,
     query: &Query<'a>,
@@ -320,7 +319,7 @@ fn seek<'a>(
     Ok(sought)
 }
 
-/// Delivers entries of a stream to a consumer; `None` if there is nothing new for it.
+/// Delivers entries of a stream to a consumer. Returns `None` if the stream has nothing new for the consumer.
 fn read_group(
     data: &mut Data<'_, '_>,
     query: &Query<'_>,
@@ -411,7 +410,7 @@ fn deliver(
     Ok(())
 }
 
-/// Delivers once more the entries behind an id that a consumer has received but not acknowledged.
+/// Delivers a consumer's unacknowledged entries again. Only entries with ids above `sought.after` are delivered.
 fn history(
     data: &mut Data<'_, '_>,
     sought: &Sought<'_>,

@@ -1,7 +1,7 @@
 //! BITFIELD: integers of 1 to 64 bits anywhere in a string.
 //!
-//! The operations are read and checked as a whole before the first one runs. The string becomes
-//! long enough for the last field that is written, even if every write is refused for overflow.
+//! All operations are read and checked before the first one runs. The string becomes long enough for every
+//! field that the request asks to write, even if every write is refused for overflow.
 
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, FAST, READ, WRITE};
@@ -100,15 +100,15 @@ impl Field {
         }
     }
 
-    /// Returns the bytes that hold the field at bit `offset`: the first one, and the end behind the
-    /// last.
+    /// Returns the bytes that hold the field at bit `offset`: the index of the first byte, and the index after the last
+    /// byte.
     fn bytes(self, offset: u64) -> (usize, usize) {
         let end = (offset + u64::from(self.bits)).div_ceil(8);
         let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         (at(offset / 8), at(end))
     }
 
-    /// Returns the distance of the field from the end of its last byte, bits.
+    /// Returns the number of bits from the end of the field to the end of the last byte that holds the field.
     fn shift(self, offset: u64) -> u32 {
         let behind = (offset + u64::from(self.bits)) % 8;
         u32::try_from((8 - behind) % 8).unwrap_or(0)
@@ -207,14 +207,13 @@ struct Window {
     /// The window's offset in the string.
     from: usize,
     bytes: Vec<u8>,
-    /// The end, in the string, of the last byte that an operation wants to write.
+    /// The offset in the string after the last byte that an operation wants to write.
     write_end: usize,
     changed: bool,
 }
 
-/// Returns windows that hold every operation's field, in order. Fields far from each other are in
-/// separate windows. So the memory depends on the size of the request and not on the distances
-/// between the fields.
+/// Returns windows that hold every operation's field, in order. Distant fields are in separate windows. So the memory
+/// depends on the size of the request and not on the distances between the fields.
 fn windows(operations: &[Operation]) -> Vec<Window> {
     let mut spans: Vec<(usize, usize, usize)> = operations
         .iter()
@@ -264,7 +263,7 @@ fn run(data: &mut Data<'_, '_>, key: &[u8], operations: &[Operation], out: &mut 
     for op in operations {
         let (first, _) = op.field.bytes(op.offset);
         let behind = windows.partition_point(|window| window.from <= first);
-        // The window that begins last at or before a field holds it.
+        // The last window that begins at or before a field holds that field.
         let Some(window) = windows[..behind].last_mut() else {
             continue;
         };

@@ -1,5 +1,5 @@
-//! Strings as rows of bits. Bit 0 is the highest bit of the first byte. Beyond the end of a string
-//! all bits are zero, and writing one there makes the string longer.
+//! Strings as rows of bits. Bit 0 is the highest bit of the first byte. Beyond the end of a string all bits are
+//! zero, and writing a bit there makes the string longer.
 
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, FAST, READ, WRITE};
@@ -29,8 +29,8 @@ const OPERANDS: Keys = Keys::Range {
 const NOT_OFFSET: &str = "ERR bit offset is not an integer or out of range";
 const NOT_BIT: &str = "ERR bit is not an integer or out of range";
 
-/// Reads a bit's place from an argument. `#n` is the `n`th field of `field_bits` bits, if fields
-/// are allowed.
+/// Reads the offset of a bit from an argument. If `field_bits` is given, the argument may be `#n`, which means the
+/// offset `n` × `field_bits`.
 pub(crate) fn bit_offset(
     arg: &[u8],
     field_bits: Option<u64>,
@@ -88,8 +88,7 @@ fn getbit(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     Ok(())
 }
 
-/// Returns true if a range counts bits and false if it counts bytes; `None` for a word that is
-/// neither BIT nor BYTE.
+/// Returns true for BIT, false for BYTE, and `None` for any other word.
 fn unit(word: &[u8]) -> Option<bool> {
     if word.eq_ignore_ascii_case(b"BIT") {
         Some(true)
@@ -170,8 +169,8 @@ fn bitpos(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
         out.integer(-1);
         return Ok(());
     };
-    // If the request names no end, zeros follow the string. So a search for 0 finds the first of
-    // them.
+    // If the request names no end, the string counts as followed by zeros. So a search for 0 finds the first of
+    // these zeros.
     let none = match !wanted && args.len() <= 4 {
         true => i64::try_from(range.end).unwrap_or(i64::MAX),
         false => -1,
@@ -187,7 +186,7 @@ fn bitpos(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     Ok(())
 }
 
-/// Returns the combination of the strings of the keys from the third argument on.
+/// Combines the strings of all keys, which begin at the third argument, and returns the result.
 fn combined(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,

@@ -1,4 +1,4 @@
-//! Counters: strings that hold a number. They keep their expiry.
+//! Counters: strings that hold a number. A change of the number keeps the key's expiry.
 
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, FAST, WRITE};

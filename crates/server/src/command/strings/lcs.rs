@@ -1,5 +1,6 @@
-//! The longest common subsequence of two strings, by the textbook table of lengths. The table takes
-//! four bytes for every pair of bytes, so its size has the same bound as the size of a value.
+//! The longest common subsequence of two strings, found with the textbook table of lengths. For each pair of a byte of
+//! one string and a byte of the other, the table has a cell of four bytes. The maximum size of a value is also the
+//! maximum size of the table.
 
 use crate::command::flag::READ;
 use crate::command::spec::{Command, TWO, data};
@@ -12,7 +13,7 @@ use perdura_base::num::to_u64;
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[data("lcs", -3, READ, TWO, lcs)];
 
-/// The lengths of the longest common subsequences of all pairs of prefixes.
+/// The lengths of longest common subsequences, for all pairs of prefixes.
 struct Lengths {
     cells: Vec<u32>,
     width: usize,
@@ -39,8 +40,7 @@ impl Lengths {
         self.cells[i * self.width + j]
     }
 
-    /// Returns the runs of bytes that both strings have in common, the last run first: (start in a,
-    /// start in b, bytes).
+    /// Returns the common stretches of bytes, the last stretch first: (start in `a`, start in `b`, length in bytes).
     fn runs(&self, a: &[u8], b: &[u8]) -> Vec<(usize, usize, usize)> {
         let mut runs: Vec<(usize, usize, usize)> = Vec::new();
         let (mut i, mut j) = (a.len(), b.len());
@@ -69,7 +69,7 @@ struct Options {
     len_min: i64,
 }
 
-/// The number of cells that take as long as an element of another command.
+/// Computing this many cells of the table takes as long as processing one element of a collection.
 const CELLS: usize = 64;
 
 /// `LCS key1 key2 [LEN] [IDX] [MINMATCHLEN n] [WITHMATCHLEN]`

@@ -49,8 +49,8 @@ macro_rules! reply_row {
     };
 }
 
-/// Replies with the value of `key`, or with null. Returns `None` if the key does not exist, or else
-/// its expiry.
+/// Replies with the value of `key`, or with null. Returns `None` if the key does not exist, and otherwise the
+/// key's expiry.
 fn reply_value(
     data: &mut Data<'_, '_>,
     key: &[u8],
@@ -143,8 +143,8 @@ struct ValueOptions {
     deadline: Option<Deadline>,
 }
 
-/// Reads the options from argument `at` on. The options about writing are accepted only if the
-/// command `writes`, as SET does.
+/// Reads the options, beginning at argument `at`. The options about writing are accepted only if the command
+/// `writes`, as SET does.
 fn value_options(args: &Args<'_>, mut at: usize, writes: bool) -> Option<ValueOptions> {
     let mut options = ValueOptions::default();
     while at < args.len() {
@@ -402,7 +402,7 @@ pub(crate) fn mset(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) 
     Ok(())
 }
 
-/// `MSETNX key value [key value …]`: all or nothing.
+/// `MSETNX key value [key value …]`: sets no key if one of the keys exists.
 pub(crate) fn msetnx(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     if !check_pairs(data, args, out, "msetnx") {
         return Ok(());

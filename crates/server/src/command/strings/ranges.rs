@@ -41,22 +41,22 @@ pub(crate) fn write_over(
     Ok(data.tx.write_at(data.table, key, at, bytes)?)
 }
 
-/// A range of bits that is not empty, in a string that is read in pieces.
+/// A non-empty range of bits in a string. The string is read in pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     start: u64,
-    /// The end, behind the last bit.
+    /// The end, after the last bit.
     pub end: u64,
 }
 
 impl Range {
-    /// Returns every bit of `bytes` bytes.
+    /// Returns the range of all bits of `bytes` bytes. `None`: `bytes` is 0.
     pub(crate) fn all(bytes: usize) -> Option<Range> {
         Range::new(0, -1, bytes, false)
     }
 
-    /// Returns the range from `start` to `end` inclusive, in bits or bytes. Negative places count
-    /// from the end of `bytes` bytes. `None`: the range is empty.
+    /// Returns the range from `start` to `end` inclusive. Both count bits if `bits` is true, and bytes otherwise. A
+    /// negative number counts from the end of a string of `bytes` bytes. `None`: the range is empty.
     pub(crate) fn new(start: i64, end: i64, bytes: usize, bits: bool) -> Option<Range> {
         if start < 0 && end < 0 && start > end {
             return None;
@@ -64,8 +64,8 @@ impl Range {
         Range::clamped(start, end, bytes, bits)
     }
 
-    /// Like [`new`](Self::new), but by the rules of BITPOS: two negative numbers in the wrong order
-    /// may both mean the first byte.
+    /// Like [`new`](Self::new), but by the rules of BITPOS: two negative numbers in the wrong order may mean the first
+    /// byte.
     pub(crate) fn clamped(start: i64, end: i64, bytes: usize, bits: bool) -> Option<Range> {
         let bytes = i64::try_from(bytes).ok()?;
         let total = if bits { bytes * 8 } else { bytes };
@@ -100,7 +100,8 @@ impl Range {
         mask
     }
 
-    /// Returns the number of set bits in a piece of the range's bytes that begins at byte `at`.
+    /// Returns the number of the range's bits that are set in `piece`. The piece consists of bytes of the range
+    /// and begins at byte `at`.
     pub(crate) fn ones(&self, at: usize, piece: &[u8]) -> u64 {
         let (words, rest) = piece.as_chunks();
         let of_words = words.iter().map(|word| u64::from_ne_bytes(*word));
@@ -115,8 +116,8 @@ impl Range {
         all + of_rest.sum::<u64>() - beside.sum::<u64>()
     }
 
-    /// Returns the first bit with the `wanted` value in a piece of the range's bytes that begins at
-    /// byte `at`.
+    /// Returns the range's first bit with the `wanted` value in `piece`. The piece consists of bytes of the
+    /// range and begins at byte `at`.
     pub(crate) fn first(&self, at: usize, piece: &[u8], wanted: bool) -> Option<u64> {
         let dull = if wanted { 0 } else { u64::MAX };
         let mut n = 0;

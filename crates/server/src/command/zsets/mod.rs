@@ -53,8 +53,7 @@ pub(crate) fn reply_scored<M: AsRef<[u8]>>(
     }
 }
 
-/// Reads the options of ZADD. Returns the conditions, whether CH is given, and the place of the
-/// first score.
+/// Reads the options of ZADD. Returns the conditions, whether CH is given, and the index of the first score.
 fn conditions(args: &Args<'_>, increment: bool) -> (Conditions, bool, usize) {
     let mut conditions = Conditions {
         increment,

@@ -96,7 +96,7 @@ pub(crate) fn pop_first<'k>(
     Ok(false)
 }
 
-/// Reads the word for an end.
+/// Reads the word for an end of a sorted set.
 pub(crate) fn end(word: &[u8]) -> Option<End> {
     if word.eq_ignore_ascii_case(b"MIN") {
         Some(End::Front)

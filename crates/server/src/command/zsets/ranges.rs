@@ -1,4 +1,4 @@
-//! Ranges of sorted sets: by rank, by score, by member; answered, stored, counted, removed.
+//! Ranges of sorted sets, by rank, score or member. Commands reply with, store, count or remove a range.
 
 use crate::command::event::Class;
 use crate::command::flag::{DENY_OOM, FAST, READ, WRITE};
@@ -28,7 +28,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     data("zrevrangebyscore", -4, READ, ONE, zrevrangebyscore),
 ];
 
-/// The kind of bounds of a range.
+/// The kind of a range's bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Rank,
@@ -36,7 +36,7 @@ enum By {
     Member,
 }
 
-/// A range with its bounds, as they were parsed.
+/// A range with bounds, as parsed.
 #[derive(Debug)]
 enum Range<'a> {
     Rank(i64, i64),
@@ -102,7 +102,8 @@ struct Query<'a> {
     range: Range<'a>,
     reverse: bool,
     scores: bool,
-    /// The number of members to skip, and the most members that are wanted; negative for all.
+    /// The number of members to skip, and the greatest number of wanted members. A negative second number means
+    /// all members.
     limit: (i64, i64),
 }
 
@@ -115,7 +116,7 @@ struct Named {
 }
 
 impl<'a> Query<'a> {
-    /// Reads the bounds at `at` and the options behind them.
+    /// Reads the bounds, which begin at argument `at`, and the options after the bounds.
     fn parse(args: &Args<'a>, at: usize, named: Named) -> Result<Query<'a>, Stop> {
         let (mut by, mut reverse) = (named.by, named.reverse);
         let (mut scores, mut limit) = (false, (0, -1));
@@ -167,7 +168,7 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// Returns the ranks of the answer, counted from the front.
+    /// Returns the range of ranks of the members in the answer. Ranks are counted from the front of the set.
     fn ranks(&self, set: &Source<'_>) -> (u64, u64) {
         let (from, to) = self.range.ranks(set, self.reverse);
         let Ok(skipped) = u64::try_from(self.limit.0) else {
@@ -185,7 +186,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Members with their scores, in the order of an answer.
+/// Members with their scores, in the order of the reply.
 type Members<'s> = Box<dyn Iterator<Item = (crate::engine::types::Text<'s>, f64)> + 's>;
 
 fn members<'s>(set: &'s Source<'_>, query: &Query<'_>) -> (usize, Members<'s>) {
@@ -304,7 +305,7 @@ fn zrangestore(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> D
     Ok(())
 }
 
-/// Replaces the value of a key by a sorted set. Without members the key is deleted.
+/// Replaces the value of a key by a sorted set. If there are no members, the key is deleted.
 pub(crate) fn store(
     data: &mut Data<'_, '_>,
     key: &[u8],

@@ -1,5 +1,4 @@
-//! Combinations of several sorted sets: ZUNION, ZINTER, ZDIFF, and the commands that store or count
-//! them.
+//! Combinations of several sorted sets: ZUNION, ZINTER, ZDIFF, and the commands that store or count combinations.
 
 use crate::command::flag::{DENY_OOM, READ, WRITE};
 use crate::command::lists::integer;
@@ -36,7 +35,7 @@ enum Fate {
     Stored,
 }
 
-/// The properties in which the commands of this module differ.
+/// The differences between the commands of this module.
 #[derive(Clone, Copy)]
 struct Summing {
     name: &'static str,
@@ -54,7 +53,7 @@ impl Summing {
     }
 }
 
-/// The options behind the keys.
+/// The options after the keys.
 struct Options {
     weights: Vec<f64>,
     aggregate: Aggregate,

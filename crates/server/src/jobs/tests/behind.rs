@@ -1,17 +1,16 @@
-//! Tests of requests that do not fit into the log until another of its files is ready. The client waits, and
-//! the loop does not.
+//! Tests of requests that must wait until the log has made one more file ready. Only the client waits. The loop
+//! does not.
 
 use super::{Bed, READER, STEPS, WRITER};
 use std::time::{Duration, Instant};
 
-/// The length of a string that does not fit into the log files that are ready, bytes.
+/// The length, in bytes, of a string that is too long for the ready log files.
 const BYTES: usize = 8 << 20;
 
-/// The number of copies of the string. Together they need more room than the log has made for the string
-/// itself.
+/// The number of copies of the string. All copies together need more room than the log makes ready for one string.
 const COPIES: usize = 6;
 
-/// Commands whose key has this length do not run in steps.
+/// The length of a long key, in bytes. Commands on this key do not run in steps.
 const LONG: usize = 1100;
 
 impl Bed {
@@ -22,7 +21,7 @@ impl Bed {
         kept
     }
 
-    /// Waits until the log takes the deferred request.
+    /// Waits until the log has room for the deferred request.
     fn await_log(&mut self, client: usize) {
         let began = Instant::now();
         while self.is_kept_back(client) {
@@ -51,7 +50,7 @@ impl Bed {
     }
 }
 
-/// Returns a database with a string of nonzero bytes, each of which must be in the log.
+/// Returns a database with a string of nonzero bytes. The log must contain each of these bytes.
 fn with_string() -> Bed {
     let mut bed = Bed::new();
     bed.state.steps.long = u64::MAX;

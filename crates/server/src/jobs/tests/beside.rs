@@ -1,5 +1,5 @@
-//! Tests that commands have the same outcome beside the loop as on the loop, and that other clients see a
-//! consistent state while such a command runs.
+//! Tests of commands on the thread beside the loop. A command must have the outcome that it
+//! has on the loop. While the thread runs a command, other clients must see a consistent state.
 
 use super::*;
 use crate::engine::Durability;
@@ -29,7 +29,7 @@ impl Bed {
     }
 }
 
-/// Returns a line with `$` and a letter replaced by many words.
+/// Replaces each placeholder in `line` by thirty words or pairs of words. A placeholder is `$` and one character.
 fn expanded(line: &str) -> String {
     let many = |word: fn(usize) -> String| (1..=30).map(word).collect::<Vec<_>>().join(" ");
     line.replace("$a", &many(|i| format!("a{i}")))
@@ -40,8 +40,8 @@ fn expanded(line: &str) -> String {
         .replace("$x", &many(|i| format!("{i}-1")))
 }
 
-/// Heavy commands, each with a command that shows its outcome. In this order each heavy command finds many
-/// elements.
+/// Heavy commands, each with a command that shows its outcome. Their order ensures that each heavy command finds
+/// many elements.
 const HEAVY: [(&str, &str); 38] = [
     ("ZUNIONSTORE to 2 zset thirds", "ZRANGE to 0 5 WITHSCORES"),
     ("ZINTERSTORE to 2 zset thirds", "ZCARD to"),
@@ -89,7 +89,7 @@ const HEAVY: [(&str, &str); 38] = [
     ("DEL hash list zset $k", "EXISTS hash list zset k1"),
 ];
 
-/// Returns a bed with a key of places, and with a stream that one of its two groups has read.
+/// Returns a bed with a geo key and a stream. The stream has two groups, and the second group has read the stream.
 fn bed_with_stream() -> Bed {
     let mut bed = Bed::new();
     for id in 1..=ELEMENTS {

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Requests whose replies the tests compare: the content of the key `to`, its encoding and the size of the
-/// database.
+/// Requests for the final state: the content of the key `to`, its encoding and the size of the database. The tests
+/// compare the replies.
 const SEEN: [&str; 7] = [
     "TYPE to",
     "HGETALL to",
@@ -144,7 +144,7 @@ fn a_collection_is_moved_in_steps_with_its_deadline() {
     }
 }
 
-/// Lets another client act between two steps, and checks the reply and the final state.
+/// Lets a second client act between two steps, and checks the reply and the final state.
 #[test]
 fn what_comes_between_the_steps_of_a_building_command_came_before_it() {
     let items = (0..ELEMENTS).map(|i| format!(" i{i}")).collect::<String>();
@@ -269,7 +269,7 @@ fn what_a_client_that_leaves_has_begun_to_build_is_seen_by_nobody() {
     assert_eq!(bed.at_once("EXISTS to"), ":0\r\n");
 }
 
-/// Returns the payload of a string of `1 + 264 * copies` letters, compressed.
+/// Returns the compressed payload of a string. The string has `1 + 264 * copies` letters.
 fn compressed_letters(copies: u32) -> Vec<u8> {
     let mut compressed = vec![0, b'a'];
     for _ in 0..copies {

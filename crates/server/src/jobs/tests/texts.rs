@@ -2,7 +2,7 @@
 
 use super::{Bed, MemoryUse, READER, WRITER};
 
-/// The bytes of a string of several pages.
+/// The length of a string of several pages, bytes.
 const BYTES: usize = 100_000;
 
 fn with_text() -> Bed {
@@ -72,7 +72,7 @@ fn a_lookup_of_a_string_read_in_steps_is_counted_once() {
     assert_eq!(bed.state.stats.hits, before + 2);
 }
 
-/// Requests that write a long string, each with its reply and the string's length after it.
+/// Requests that write a long string, each with its reply and the length of the written string.
 const WRITES: [(&str, &str, usize); 9] = [
     ("COPY text to", ":1\r\n", BYTES),
     ("COPY text to REPLACE", ":1\r\n", BYTES),

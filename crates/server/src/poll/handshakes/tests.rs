@@ -12,8 +12,8 @@ use std::net::{SocketAddr, TcpStream};
 
 const CLIENTS: usize = 200;
 
-/// Returns a loop whose handshakes the test itself works on, the loop's address with TLS and its address
-/// without.
+/// Returns a loop and its two addresses. The first address uses TLS, the second does not. No thread works on
+/// handshakes; the test does.
 fn server() -> (EventLoop, SocketAddr, SocketAddr) {
     let dir = tempfile::TempDir::new().expect("a directory");
     let made = rcgen::generate_simple_self_signed(vec![String::from("localhost")]);
@@ -96,7 +96,7 @@ fn the_loop_works_on_no_handshake_and_connected_clients_are_served_while_all_wai
     assert!(!server.has_work(), "the loop sleeps meanwhile");
     connected.write_all(b"PING\r\n").expect("a socket");
     for _ in 0..2 {
-        // The bytes have arrived when the write has returned; one round reads and answers.
+        // The bytes have arrived when the write returns. One round reads and answers them.
         round(&mut server);
     }
     connected.set_nonblocking(true).expect("a socket");

@@ -8,7 +8,7 @@ use mio::Poll;
 use perdura_logging::Capture;
 use std::os::unix::net::UnixStream;
 
-/// Returns a loop with one client whose socket takes nothing more, and the client's end of the socket.
+/// Returns a loop with one client, and the client's end of the socket. The client's socket accepts no more bytes.
 fn server() -> (EventLoop, UnixStream) {
     let bed = Testbed::new();
     let mut state = bed.state(ServerOptions::default(), Options::new("unused"));

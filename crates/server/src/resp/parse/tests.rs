@@ -6,7 +6,7 @@ const OPEN: Limits = Limits {
     authenticated: true,
 };
 
-/// Feeds `chunks` one after the other and collects the requests, and the error if there is one.
+/// Feeds `chunks` in order, and collects the requests and a possible error.
 fn feed(chunks: &[&[u8]], limits: &Limits) -> (Vec<Vec<Vec<u8>>>, Option<String>) {
     let found = feed_ahead(chunks, limits, 1, || false);
     for most in [2, 3, 16] {
@@ -18,8 +18,8 @@ fn feed(chunks: &[&[u8]], limits: &Limits) -> (Vec<Vec<Vec<u8>>>, Option<String>
     found
 }
 
-/// Like [`feed`], with up to `most` requests parsed at once. After each of them `forgets` is
-/// called.
+/// Like [`feed`], but parses up to `most` requests at once. `forgets` is called after each request, and decides
+/// whether the requests parsed ahead are forgotten.
 fn feed_ahead(
     chunks: &[&[u8]],
     limits: &Limits,
@@ -29,7 +29,7 @@ fn feed_ahead(
     feed_early(chunks, limits, most, forgets, || false)
 }
 
-/// Like [`feed_ahead`], but `early` decides whether to parse before the requests are taken.
+/// Like [`feed_ahead`], but calls `parse_early` before a batch whenever `early` returns true.
 fn feed_early(
     chunks: &[&[u8]],
     limits: &Limits,

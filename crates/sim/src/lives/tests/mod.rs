@@ -1,6 +1,6 @@
-//! A third world, for tests alone: a store of a few hundred lines that shares only the modelled disk with the
-//! product and steal mode. The loop drives it, crashes it and finds its planted bugs. So the loop needs
-//! nothing from an engine beyond [`Engine`](crate::machine::Engine) and [`Lives`].
+//! A toy world that exists only for these tests. Its store has a few hundred lines, and shares only the modelled disk
+//! with the product and steal mode. The loop drives it, crashes it and finds its planted bugs. This shows that the
+//! loop needs nothing from an engine beyond [`Engine`](crate::machine::Engine) and [`Lives`].
 
 mod store;
 
@@ -24,8 +24,7 @@ use crate::swarm::pick;
 
 const KEYS: u64 = 24;
 
-/// The machine of the toy's store, with the oracle: the rows at the last restart, and every
-/// transaction since.
+/// The toy's machine and its oracle. The oracle has the rows at the last restart, and all later transactions.
 struct World {
     machine: Machine<Store>,
     bug: Option<Bug>,
@@ -157,7 +156,7 @@ impl Lives for World {
         Ok(())
     }
 
-    /// Checks that the log alone holds every row: without its image the store restarts to the same rows.
+    /// Checks that the log alone holds every row. Removes the image; the store must then restart with every row.
     fn check_copies(&mut self, copies: Option<Vec<Arc<SimDisk>>>) -> Check {
         let Some(copies) = copies else { return Ok(()) };
         match copies[0].life().remove("image") {

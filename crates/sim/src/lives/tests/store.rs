@@ -1,7 +1,7 @@
-//! The toy's engine: rows in memory, one log file on the modelled disk, one image.
+//! The toy's engine. It has rows in memory, and one log file and one image on the modelled disk.
 //!
-//! The log is a sequence of 32-byte records. An epoch counts only if its end follows its records. A record
-//! that ends an epoch names the epoch that was durable when it was written. By it a restart tells damage to
+//! The log is a sequence of 32-byte records. An epoch counts only if an end record follows the epoch's records. The end
+//! record also names the epoch that was durable when the record was written. So a restart can distinguish damage to
 //! durable records from a torn tail.
 
 use std::cell::RefCell;
@@ -17,17 +17,17 @@ use perdura_wal::FlushProgress;
 use crate::content::scramble;
 use crate::machine::Engine;
 
-/// Rows by key; no row holds 0.
+/// Rows by key. No row has the value 0, because 0 in a log record means that the row is removed.
 pub(super) type Rows = BTreeMap<u64, u64>;
 
-/// A mistake that the store may make.
+/// A bug that a test can plant in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bug {
     /// Data counts as durable when it is written, before it is synced.
     AcknowledgedBeforeSync,
-    /// A restart replays records whose epoch has no end.
+    /// A restart replays the records of an epoch that has no end record.
     HalfEpochReplayed,
-    /// An image replaces the older one before the log is durable up to it.
+    /// A checkpoint replaces the old image before the log is durable up to the new image's epoch.
     ImageAheadOfLog,
 }
 
@@ -43,7 +43,8 @@ const RECORD_BYTES: usize = 32;
 /// The key of a record that ends an epoch.
 const END: u64 = u64::MAX;
 
-/// A row's new value, 0 if it is removed; or an epoch's end, with the durable epoch as its value.
+/// A change of a row, or the end of an epoch. A row's value 0 means that the row is removed. The value of an epoch's
+/// end is the durable epoch.
 #[derive(Debug, Clone, Copy)]
 struct Record {
     epoch: u64,
@@ -92,11 +93,11 @@ struct Sketch {
 
 struct Inner {
     rows: Rows,
-    /// The number of the open epoch.
+    /// The id of the open epoch.
     epoch: u64,
     written: u64,
     durable: u64,
-    /// The durable epoch that the newest written end names.
+    /// The durable epoch that the last written end record names.
     named: u64,
     evidence: u64,
     /// The records that are not yet written. The records of the open epoch come last.
@@ -134,7 +135,8 @@ fn open_if_there(disk: &dyn Disk, path: &str) -> Result<Option<Arc<dyn File>>> {
     }
 }
 
-/// Returns the image: its epoch and its rows, if its sum is right.
+/// Returns the epoch and the rows of the image if its checksum is right. Without an image, returns epoch 0 and no
+/// rows.
 fn load_image(disk: &dyn Disk) -> Result<(u64, Rows)> {
     let Some(file) = open_if_there(disk, "image")? else {
         return Ok((0, Rows::new()));
@@ -183,8 +185,8 @@ impl Store {
         for record in replayed.iter().filter(newer) {
             apply(&mut rows, *record);
         }
-        // Later epochs reuse the numbers. So records behind the last end must be cut off, or they
-        // would count.
+        // The last records may belong to an epoch without an end. They would count once a later epoch reuses its id, so
+        // this function cuts them off.
         let log_bytes = u64::try_from(kept * RECORD_BYTES).unwrap_or(u64::MAX);
         log.set_len(log_bytes)?;
         log.sync()?;
@@ -206,7 +208,7 @@ impl Store {
                 sketch: None,
             }),
         };
-        // A second end of the last epoch proves that the first was there.
+        // This second end of the last epoch proves that the first end was durable.
         store.close_epoch();
         store.write()?;
         store.sync()?;
@@ -233,7 +235,7 @@ impl Store {
         Ok(epoch)
     }
 
-    /// Writes all closed epochs. Returns whether there was one.
+    /// Writes all closed epochs. Returns false if no epoch is closed.
     fn write(&self) -> Result<bool> {
         let mut inner = self.inner.borrow_mut();
         let Some(last) = inner.waiting.iter().rposition(|record| record.key == END) else {

@@ -1,4 +1,4 @@
-//! Flips a bit in each block of that part of the log which decides how a database can be salvaged.
+//! Bit flips in the blocks of one part of the log. The part decides how the database can be salvaged.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -14,20 +14,22 @@ use perdura_wal::{BlockRef, Check as Bodies, scan_stream};
 use super::{Age, FOLDERS, Subject, Sweep, Swept, disk_of};
 use crate::report::Check;
 
-/// The part of the log whose blocks [`flips`] damages.
+/// The damaged part of the log in [`flips`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blocks {
-    /// Blocks between begin and end of the only image, if the log is complete from its beginning.
+    /// The blocks between the begin and the end of a checkpoint. The database has only this checkpoint's image. The log
+    /// must reach back to the database's creation.
     OfTheWindow,
-    /// Blocks behind the older image, in a life that has ended. The newest image's directory is gone.
+    /// The blocks of a life that has ended. They follow the end of the older image's checkpoint. The newest image is
+    /// unusable, because its directory is deleted.
     OfAnEndedLife,
 }
 
-/// Flips a bit in each of these blocks of one database, one block at a time. Every case must be refused, and
-/// everything before the block must be salvaged.
+/// Flips a bit in each of these blocks, one block at a time. Every damaged database must be refused. A salvage must
+/// recover everything before the damaged block.
 ///
 /// # Errors
-/// Fails if the small database cannot be made or has no such blocks.
+/// Fails if the small database cannot be made or lacks blocks of this kind.
 pub fn flips(seed: u64, streams: u8, age: Age, blocks: Blocks) -> Check<Swept> {
     let subject = Subject::new(seed, streams, age)?;
     let disk = disk_of(&subject.now, &FOLDERS)?;
@@ -45,7 +47,7 @@ pub fn flips(seed: u64, streams: u8, age: Age, blocks: Blocks) -> Check<Swept> {
                 };
                 files.contains_key(&first.path())
             };
-            // A salvage would have the image alone, which holds parts of transactions.
+            // Without the log's beginning, a salvage would have only the image, which holds parts of transactions.
             if !(0..anchor.streams).all(begins) {
                 return Err("the log's beginning is gone".into());
             }

@@ -1,5 +1,5 @@
-//! The verdict on a damaged directory. `verify`, a dry run and an ordinary start must agree. A database that starts
-//! must hold a durable prefix. A database that is refused must be salvageable.
+//! The verdict on a damaged database. `verify`, a dry run and an ordinary start must agree. A database that starts must
+//! hold a durable prefix: all epochs up to some epoch. A salvage of a refused database must succeed.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn verdict<T>(result: Result<Option<T>, Error>) -> Verdict {
 
 /// The reason why a case fails.
 pub(super) enum Wrong {
-    /// Something that was acknowledged and vouched for is missing.
+    /// A loss of acknowledged data that the anchor vouched for.
     Lost(String),
     Other(String),
 }
@@ -52,7 +52,7 @@ impl From<String> for Wrong {
 }
 
 impl Sweep<'_> {
-    /// Returns the common verdict on a directory, if all three checks agree and nothing is lost.
+    /// Returns the verdict on a database. All three checks must give the same verdict, and nothing may be lost.
     pub(super) fn judge(&self, files: &Files, folders: &[&str]) -> Result<Verdict, Wrong> {
         let disk: Arc<dyn Disk> = Arc::new(disk_of(files, folders)?);
         let world = &self.subject.world;
@@ -108,8 +108,8 @@ impl Sweep<'_> {
         Ok(dry)
     }
 
-    /// Salvages a database that was refused. The salvage must make a new database that holds everything up to some
-    /// epoch exactly, unless [`may_refuse`](Self::may_refuse) accepts a failure.
+    /// Salvages a database that was refused. The salvage must make a new database that holds exactly everything up to
+    /// some epoch. It may fail only if [`may_refuse`](Self::may_refuse) accepts the failure.
     fn salvage(
         &self,
         options: &RestartOptions,
@@ -154,7 +154,7 @@ impl Sweep<'_> {
         if contents(disk)? != *files {
             return Err("salvage changed the damaged database".to_owned().into());
         }
-        // The models cannot predict a state without some pages, or of an image without its log.
+        // The models can predict neither a state that lacks pages nor the state of an image without its log.
         if missing.pages.is_empty() && !missing.image_alone {
             let expected = self.subject.state_at(missing.intact_epoch);
             let same = world.compare(&core, &expected);
@@ -164,9 +164,9 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Accepts a salvage that fails because the anchor cannot be read. It may also fail if the log does not reach
-    /// back to the database's creation and no image is usable. An image is unusable if it is incomplete, or if its
-    /// header, its directory or a page cannot be read (docs/operate/damage.md).
+    /// Accepts a failed salvage in two cases. The first is that the anchor cannot be read. The second is that no image
+    /// is usable and the log does not reach back to the database's creation. An image is unusable if it is incomplete
+    /// or one of these parts cannot be read: header, directory or page (docs/operate/damage.md).
     fn may_refuse(&self, options: &RestartOptions, error: Error) -> Result<(), Wrong> {
         let Ok(Some(anchor)) = read_anchor(options.disks.data.as_ref()) else {
             return Ok(());
@@ -183,7 +183,7 @@ impl Sweep<'_> {
         }
     }
 
-    /// Checks that a directory in which no database is found holds no remains of one.
+    /// Checks that no remains of a database are left where no database was found.
     fn absent(&self, files: &Files, dry: Verdict) -> Result<Verdict, Wrong> {
         let left: Vec<&String> = files
             .iter()

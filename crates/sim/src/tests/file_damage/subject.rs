@@ -1,4 +1,4 @@
-//! A small database as files, with the contents that these files had earlier.
+//! A small database as files, with the earlier contents of these files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,23 +20,25 @@ pub(super) type Files = BTreeMap<String, Arc<Vec<u8>>>;
 pub enum Age {
     /// The database has never taken a checkpoint.
     Young,
-    /// One life with one checkpoint, during which transactions run. The log reaches back before the checkpoint.
+    /// The database had one life and took one checkpoint. Transactions ran during the checkpoint. The log also has
+    /// records from before the checkpoint.
     Midway,
-    /// Two lives with two checkpoints each.
+    /// The database had two lives, and took two checkpoints in each.
     Grown,
-    /// Three lives. The third has one checkpoint, and the log of the first is no longer needed.
+    /// The database had three lives, and took one checkpoint in the third. The log of the first life is no longer
+    /// needed.
     Old,
 }
 
-/// A small database as files, with the contents that these files had earlier.
+/// A small database as files, with the earlier contents of these files.
 pub(super) struct Subject {
     pub(super) world: World,
     pub(super) now: Files,
-    /// The earlier contents of each file that differ from the newest.
+    /// The earlier contents of each file, without those equal to its present content.
     pub(super) older: BTreeMap<String, Vec<Arc<Vec<u8>>>>,
     /// The epoch that a start must reach.
     pub(super) vouched: u64,
-    /// The model of each life, oldest first, each with the epoch at which its life began.
+    /// The model and the first epoch of each life, oldest life first.
     pub(super) models: Vec<(u64, Model)>,
 }
 
@@ -68,7 +70,7 @@ impl Subject {
                 subject.checkpoint_amid_work()?;
             }
             subject.work(20)?;
-            // Now everything is durable, and the log has the evidence for it.
+            // After two flushes everything is durable, and the log has the evidence for it.
             subject.world.flush_all()?;
             subject.world.flush_all()?;
             let vouched = subject.world.core().vouch();
@@ -106,7 +108,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Returns the rows of the database at a durable epoch.
+    /// Returns the expected rows of the database at a durable epoch.
     pub(super) fn state_at(&self, epoch: u64) -> State {
         let mut lives = self.models.iter().rev();
         let of_life = lives.find(|(floor, _)| *floor <= epoch);
@@ -164,7 +166,7 @@ pub(super) fn contents(disk: &dyn Disk) -> Check<Files> {
     Ok(files)
 }
 
-/// Returns a disk with these files.
+/// Returns a disk with these files and directories.
 pub(super) fn disk_of(files: &Files, folders: &[&str]) -> Check<MemDisk> {
     let disk = MemDisk::new();
     let text = |error: Error| error.to_string();

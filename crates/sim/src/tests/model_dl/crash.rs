@@ -1,4 +1,4 @@
-//! The crash, the restart by the rule, and the state in which the next life begins.
+//! A crash, the restart by the rule, and the first state of the next life.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::oracle::xor;
 use super::state::{IMAGES, Machine, Page, Pages, Record, Tid};
 use super::variant::Twist;
 
-/// The result of a restart: the pages, and the set of pages that the log changed.
+/// The result of a restart: the pages, and for each page whether the log changed it.
 pub(super) struct Restarted {
     pub pages: Pages,
     pub touched: Vec<bool>,
@@ -22,15 +22,16 @@ impl Restarted {
     }
 }
 
-/// The cut: where each stream's log ends, and the durable epoch of this cut. `None`: epochs do not count.
+/// The cut of the log at a restart: each stream's end, and the durable epoch. The epoch is `None` if the variant
+/// ignores epochs.
 pub(super) struct Cut {
     pub ends: Vec<usize>,
     pub durable: Option<u64>,
 }
 
 impl Machine {
-    /// Crashes and restarts the machine. The power fails when each stream has some unsynced records on disk. The
-    /// restarted machine must keep its promises.
+    /// Crashes and restarts the machine. At the power failure, each stream has some of its unsynced records on disk.
+    /// The restarted machine must keep its promises.
     pub fn crash(&mut self, rng: &mut Rng) -> Result<(), String> {
         let on_disk = |(synced, stream): (&usize, &Vec<Record>)| rng.usize(*synced..=stream.len());
         let ends: Vec<usize> = self.synced.iter().zip(&self.streams).map(on_disk).collect();
@@ -56,7 +57,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Returns the durable epoch, if epochs count.
+    /// Returns the durable epoch, or `None` if the variant ignores epochs.
     fn floor(&self) -> Option<u64> {
         (!self.has(Twist::NoEpochs)).then_some(self.durable)
     }
@@ -80,7 +81,7 @@ impl Machine {
         }
     }
 
-    /// Returns whether a commit with this epoch counts, if its record lies within the cut.
+    /// Returns whether a commit of this epoch counts, given that its record lies within the cut.
     fn counts(&self, epoch: u64, cut: &Cut) -> bool {
         self.has(Twist::BlockEpochDecides)
             || cut
@@ -88,8 +89,8 @@ impl Machine {
                 .is_none_or(|durable| epoch <= durable && !self.is_void(epoch))
     }
 
-    /// Decides from the log alone which transactions survived, and compares them with the
-    /// acknowledged ones.
+    /// Decides from the log alone which transactions survived. Checks that every acknowledged transaction is among
+    /// them.
     fn settle_fates(&mut self, cut: &Cut) -> Result<(), String> {
         let (mut survives, mut ended) =
             (vec![false; self.past.len()], vec![false; self.past.len()]);
@@ -131,8 +132,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Restarts by the rule in one pass. It plays each stream's records from the begin-checkpoint to the cut, and the
-    /// earlier records of failed transactions.
+    /// Restarts by the rule, in one pass. The pass plays each stream's records from the begin-checkpoint record to
+    /// the cut. It also plays the earlier records of transactions that failed.
     fn restart(&self, cut: &Cut) -> Restarted {
         let k = self.anchor.k;
         let target = cut.durable.unwrap_or(u64::MAX);
@@ -143,7 +144,7 @@ impl Machine {
         for (s, stream) in self.streams.iter().enumerate() {
             let (begin, log) = (self.anchor.begin[s], &stream[..cut.ends[s]]);
             let (fates, firsts) = self.read_fates(&log[begin..], begin, cut);
-            // A transaction without an end in the log was active when the checkpoint window began.
+            // The log names no end of this transaction, so it was active when the checkpoint began.
             let fate = |txn: Tid| fates.get(&txn).copied().unwrap_or(Fate::Lost(k));
             for record in &log[begin..] {
                 if let Record::Update(update) = record
@@ -169,7 +170,7 @@ impl Machine {
         made
     }
 
-    /// Returns the fates of a stream's transactions, and the position of the first record of each loser.
+    /// Returns the fate of each transaction in a stream, and the position of each loser's first record.
     fn read_fates(
         &self,
         log: &[Record],
@@ -181,8 +182,8 @@ impl Machine {
             match record {
                 Record::Commit { txn, epoch, first } => {
                     if self.counts(*epoch, cut) {
-                        // This commit is known to count, so the rule must not check its epoch again. Epoch 0 always
-                        // passes.
+                        // This commit is already known to count, so the rule must not check its epoch again. Epoch 0
+                        // always passes the check.
                         fates.insert(*txn, Fate::Committed(0));
                     } else {
                         firsts.insert(*txn, first.unwrap_or(begin));

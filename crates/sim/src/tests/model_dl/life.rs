@@ -1,4 +1,5 @@
-//! The steps of a life, drawn by weight: transactions, epochs that close stream by stream, syncs, growth.
+//! The steps of a life. Each step is chosen at random by its weight. There are steps for transactions, for closing
+//! epochs stream by stream, for syncs, and for new pages.
 
 use fastrand::Rng;
 
@@ -6,7 +7,7 @@ use super::fate::Fate;
 use super::state::{Closing, IMAGES, Machine, Page};
 use super::variant::Twist;
 
-/// The most pages.
+/// The maximum number of pages of a machine.
 const PAGES_MAX: usize = 6;
 
 /// Weights of the steps, in the order of [`Machine::step`].
@@ -39,7 +40,7 @@ impl Machine {
         }
     }
 
-    /// Closes the epoch whose closing has begun, and then the open epoch.
+    /// Finishes closing the epoch that is half closed, if any, and then closes the open epoch too.
     pub fn close(&mut self) {
         for stream in 0..self.streams.len() {
             let unsealed = |closing: &Closing| closing.sealed[stream].is_none();
@@ -83,7 +84,8 @@ impl Machine {
         self.notice_durable();
     }
 
-    /// Marks an epoch as durable when every stream has synced its part. Its commits are then acknowledged.
+    /// Marks an epoch as durable once every stream has synced its part of the epoch. Then acknowledges the commits of
+    /// this epoch.
     pub fn notice_durable(&mut self) {
         for (epoch, ends) in &self.closed {
             if *epoch > self.durable && self.synced.iter().zip(ends).all(|(s, e)| s >= e) {
@@ -111,8 +113,8 @@ impl Machine {
         }
     }
 
-    /// Adds a page that is stamped with the newest checkpoint's number. Older bytes at its place in the images' files
-    /// do not belong to it.
+    /// Adds a page and stamps it with the id of the newest checkpoint. The image files may have older bytes at the
+    /// page's offset. These bytes are not from this page.
     fn grow(&mut self, rng: &mut Rng) {
         if self.pages.len() >= PAGES_MAX {
             return;

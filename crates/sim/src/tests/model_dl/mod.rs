@@ -1,20 +1,19 @@
-//! A model of differential logging, small enough to run tens of thousands of histories a second. A stream is a vector
-//! of records, a page is a few bytes, and a disk holds a prefix of each vector.
+//! A model of differential logging. It is small enough to run tens of thousands of histories in a second. A stream is
+//! a vector of records, a page is a few bytes, and a disk holds a prefix of each vector.
 //!
-//! It uses no code of the engine except the predicates of `perdura_recovery::rule`. So a run tests the algorithm, and
-//! tests that these predicates implement the algorithm. Histories consist of interleaved transactions with slot locks
-//! and early lock release, and of rollbacks inside and outside of checkpoint windows. Epochs close stream by stream,
-//! sweeps are fuzzy or cancelled, pages are added, and crashes and restarts follow each other in a chain. After each
-//! life the state is computed in four ways:
+//! The model uses no code of the engine except the predicates of `perdura_recovery::rule`. So a run tests the
+//! algorithm, and tests that these predicates implement it. A history has interleaved transactions with slot locks and
+//! early lock release. Rollbacks happen inside and outside of checkpoint windows. Epochs close stream by stream, sweeps
+//! are fuzzy or cancelled, and pages are added. Several crashes follow, each with a restart. At the end of each life
+//! the state is computed in four ways:
 //!
-//! * From the newest image and the log, as a restart does. The result is compared with the sum of the committed
-//!   changes.
+//! * From the newest image and the log, as a restart does. The result must equal the sum of the committed changes.
 //! * From every image to every epoch (point in time).
-//! * From every image to every other image, where only the way in which a transaction ended is known.
-//! * From every image by records that were combined before (net change).
+//! * From every image to every other image. This uses only how and when a transaction ended.
+//! * From every image, with records combined beforehand (net change).
 //!
-//! Each known mistake in such an algorithm, including the mistakes in the paper's printed algorithm, is a [`Twist`].
-//! [`VARIANTS`] lists the combinations with the verdict that their runs must reach.
+//! Each known mistake is a [`Twist`], including mistakes of the algorithm in the paper. [`VARIANTS`] lists combinations
+//! of twists, and whether runs with them must keep all promises.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithms 1-3 and section 4.
@@ -38,7 +37,7 @@ pub use variant::{Twist, Twists, VARIANTS};
 
 /// The number of crashes in a run.
 const CRASHES: u32 = 4;
-/// The most steps in a life.
+/// The maximum number of steps in a life.
 const STEPS_MAX: u32 = 120;
 
 /// The result of a variant's runs.
@@ -48,11 +47,11 @@ pub struct Outcome {
     pub runs: u64,
     /// The number of runs that broke a promise.
     pub failures: u64,
-    /// The first failed run: its seed, and the broken promise.
+    /// The seed of the first failed run, and the promise that it broke.
     pub first: Option<(u64, String)>,
 }
 
-/// Runs one history with its crashes.
+/// Runs one history with all its crashes.
 ///
 /// # Errors
 /// Returns a description of the broken promise.
@@ -71,7 +70,7 @@ pub fn run_one(seed: u64, twists: Twists) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs a variant with seeds from `seed` on, at most `runs` of them, until `enough` runs have failed.
+/// Runs a variant with the seeds from `seed` on. Stops after `runs` runs, or when `enough` runs have failed.
 #[must_use]
 pub fn run_variant(twists: Twists, seed: u64, runs: u64, enough: u64) -> Outcome {
     let mut outcome = Outcome::default();

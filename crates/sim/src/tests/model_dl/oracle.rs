@@ -1,5 +1,5 @@
-//! The expected state, and three other ways to compute a state from images and log: at any epoch, at another image,
-//! and from combined records.
+//! The expected state, and three more ways to compute a state from images and log. The first gives the state at any
+//! epoch. The second gives the state of another image. The third combines records beforehand.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(super) fn xor(pages: &mut Pages, delta: Delta) {
 }
 
 impl Machine {
-    /// Returns the sum of everything that was committed up to an epoch.
+    /// Returns the expected pages: the sum of all changes committed up to epoch `target`.
     pub fn expected(&self, target: u64) -> Pages {
         let mut pages = vec![vec![0; self.slots]; self.pages.len()];
         for past in &self.past {
@@ -23,7 +23,7 @@ impl Machine {
         pages
     }
 
-    /// Returns an image's pages, with pages of zeros for those that were added later.
+    /// Returns an image's pages, followed by a zeroed page for each page added later.
     pub fn padded(&self, image: &[Vec<u8>]) -> Pages {
         assert!(
             image.len() <= self.pages.len(),
@@ -36,8 +36,9 @@ impl Machine {
         pages
     }
 
-    /// Returns whether images and log must lead to the state of every moment. They cannot if records are appended
-    /// after their changes, or in a variant without tags or epochs.
+    /// Returns whether the tests must check that images and log give the right state at every moment. The check is
+    /// impossible in four kinds of variant: without epochs, with late appends, with one bit as the tag, or with tags
+    /// that are read outside the latch.
     pub fn keeps_history(&self) -> bool {
         use Twist::{FlagOutsideLatch, LateAppend, NoEpochs, OneBit};
         ![OneBit, NoEpochs, LateAppend, FlagOutsideLatch]
@@ -85,7 +86,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Checks the way from one image to another, where only the time at which a transaction was rolled back is known.
+    /// Checks that the log's records turn each image into every other image. The check uses only how and when each
+    /// transaction ended.
     fn check_advance(&self, updates: &[(Update, Fate)]) -> Result<(), String> {
         for (from, image) in &self.archive {
             for (to, other) in &self.archive {
@@ -104,7 +106,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Checks that committed records with equal page, slot and tag can be combined into one record.
+    /// Checks that committed records with the same page, slot and tag can be combined into one record.
     fn check_net_change(&self, updates: &[(Update, Fate)]) -> Result<(), String> {
         let mut combined: BTreeMap<(usize, usize, u64), u8> = BTreeMap::new();
         let mut rest = Vec::new();

@@ -1,4 +1,4 @@
-//! Algorithm 3 as the paper prints it: one backward pass over each stream, with one bit as the tag.
+//! The paper's algorithm 3 as printed: one backward pass over each stream, with one bit as the tag.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ impl Machine {
     fn play_backward(&self, s: usize, cut: usize, made: &mut Restarted) {
         let stream = &self.streams[s];
         let (mut committed, mut active) = (BTreeSet::new(), BTreeSet::new());
-        // Step 4. Without a checkpoint, the whole log lies behind the checkpoint.
+        // The paper's step 4 plays the records behind the checkpoint. Without a checkpoint, these are all records.
         let first_behind = match self.anchor.k {
             0 => 0,
             _ => self.anchor.end[s] + 1,
@@ -37,12 +37,12 @@ impl Machine {
         if self.anchor.k == 0 {
             return;
         }
-        // Step 5.
+        // Step 5 finds the losers: active at the checkpoint's end, and not committed.
         if let Record::EndCheckpoint { active: listed, .. } = &stream[self.anchor.end[s]] {
             let losers = listed.iter().map(|(txn, _)| *txn);
             active.extend(losers.filter(|txn| !committed.contains(txn)));
         }
-        // Step 6.
+        // Step 6 plays the records of the checkpoint window, newest first.
         for record in stream[self.anchor.begin[s]..self.anchor.end[s]]
             .iter()
             .rev()
@@ -59,7 +59,7 @@ impl Machine {
                 _ => {}
             }
         }
-        // Step 7.
+        // Step 7 removes the losers' changes from before the checkpoint.
         for record in stream[..self.anchor.begin[s]].iter().rev() {
             if let Record::Update(update) = record
                 && active.contains(&update.txn)

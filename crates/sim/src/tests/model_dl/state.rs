@@ -1,4 +1,4 @@
-//! The state of the model: pages, streams, images and transactions, and appending to the log.
+//! The state of the model: pages, streams, images and transactions. Also the functions that append to the log.
 
 use fastrand::Rng;
 
@@ -9,7 +9,7 @@ use super::variant::{Twist, Twists};
 pub(super) type Slots = Vec<u8>;
 /// Pages by number.
 pub(super) type Pages = Vec<Slots>;
-/// A transaction's number, from 0.
+/// The number of a transaction; the first is 0.
 pub(super) type Tid = usize;
 
 /// The number of images. Checkpoints write them in turn.
@@ -19,7 +19,7 @@ pub(super) const IMAGES: usize = 2;
 pub(super) struct Page {
     pub slots: Slots,
     pub tag: u64,
-    /// BackupID in the paper.
+    /// The tag bit of the paper, which calls it BackupID.
     pub bit: bool,
     pub dirty: [bool; IMAGES],
 }
@@ -64,12 +64,12 @@ pub(super) enum Record {
     },
 }
 
-/// The facts about a transaction that has ended.
+/// The data of a transaction that has ended.
 #[derive(Debug, Clone)]
 pub(super) struct Past {
     pub stream: usize,
     pub deltas: Vec<Delta>,
-    /// The transactions whose values it overwrote.
+    /// The transactions with values that this transaction overwrote.
     pub needs: Vec<Tid>,
     /// The position of the transaction's commit record.
     pub commit_at: usize,
@@ -84,13 +84,14 @@ pub(super) struct Running {
     pub first: Option<usize>,
     pub rolling_back: bool,
     pub compensates: bool,
-    /// The record of a change that is applied but whose record is not yet appended.
+    /// The record of a change that is already applied. The record is not yet appended.
     pub unlogged: Option<Update>,
-    /// An update whose tag has been read but which has not been applied.
+    /// An update that is not yet applied, although its tag was read.
     pub half: Option<Update>,
 }
 
-/// The epoch whose closing has begun, and the end of its part in each stream that is already sealed.
+/// An epoch that is being closed. For each stream, `sealed` has the end of the stream's part of the epoch, or `None` if
+/// this part is not sealed yet.
 #[derive(Debug, Clone)]
 pub(super) struct Closing {
     pub epoch: u64,
@@ -128,7 +129,7 @@ pub(super) struct Anchor {
     pub bit: bool,
 }
 
-/// A closed epoch: its number, and the end of each stream's part.
+/// A closed epoch: its id, and for each stream the end of the stream's part of the epoch.
 pub(super) type Closed = (u64, Vec<usize>);
 
 pub(super) struct Machine {
@@ -143,21 +144,21 @@ pub(super) struct Machine {
     /// The closed epochs, in ascending order.
     pub closed: Vec<Closed>,
     pub closing: Option<Closing>,
-    /// The ranges of epochs that restarts voided. A range begins behind its first number and ends with its second.
+    /// The ranges of epochs that restarts voided. A range excludes the first number and includes the second.
     pub void: Vec<(u64, u64)>,
-    /// The number of the newest checkpoint that began.
+    /// The id of the newest checkpoint that has begun.
     pub g: u64,
     pub sweep: Option<Sweep>,
     pub anchor: Anchor,
     pub images: [Pages; IMAGES],
-    /// Every completed image, each with its checkpoint's number.
+    /// Every completed image, with the id of its checkpoint.
     pub archive: Vec<(u64, Pages)>,
     pub running: Vec<Running>,
     pub past: Vec<Past>,
     pub acknowledged: Vec<Tid>,
-    /// For each page and slot: the transaction that has it locked.
+    /// By page and slot, the transaction that holds the slot's lock.
     pub locks: Vec<Vec<Option<Tid>>>,
-    /// For each page and slot: the transaction whose write committed last.
+    /// By page and slot, the transaction of the slot's last committed write.
     pub writers: Vec<Vec<Option<Tid>>>,
 }
 
@@ -208,8 +209,8 @@ impl Machine {
         self.twists.has(twist)
     }
 
-    /// Appends a record and returns its position. A block holds records of one epoch only. So this first seals the
-    /// stream's part of the epoch whose closing has begun.
+    /// Appends a record and returns its position. A block holds records of one epoch only. So if an epoch is being
+    /// closed, this function first seals the stream's part of that epoch.
     pub fn append(&mut self, stream: usize, record: Record) -> usize {
         let open = |closing: &Closing| closing.sealed[stream].is_none();
         if !self.has(Twist::Impure) && self.closing.as_ref().is_some_and(open) {
@@ -219,7 +220,8 @@ impl Machine {
         self.streams[stream].len() - 1
     }
 
-    /// Marks the current end of a stream as the end of its part of the epoch whose closing has begun.
+    /// Seals a stream's part of the epoch that is being closed: records the stream's present end as the end of this
+    /// part.
     pub fn seal(&mut self, stream: usize) {
         let Some(closing) = &mut self.closing else {
             return;

@@ -43,8 +43,8 @@ impl Machine {
         });
     }
 
-    /// Stamps one page, and copies it if the image has other content. All of this is one step, as it would be under
-    /// the page's latch.
+    /// Stamps one page. Copies the page into the image if the page is dirty for this image. In the engine all of this
+    /// happens under the page's latch, so here it is one step.
     fn visit(&mut self, sweep: &mut Sweep) {
         if self.has(Twist::BornSwept) {
             sweep.pages = self.pages.len();
@@ -132,8 +132,8 @@ impl Machine {
         };
     }
 
-    /// Cancels a checkpoint: it just stops. The printed algorithm cannot do this, because some pages would keep
-    /// toggled bits.
+    /// Cancels the checkpoint by stopping it. The printed algorithm cannot cancel a checkpoint, because some pages
+    /// would keep their toggled bits.
     pub fn cancel_sweep(&mut self) {
         let early = |sweep: &Sweep| matches!(sweep.phase, Phase::Scan | Phase::End);
         if !self.has(Twist::OneBit) && self.sweep.as_ref().is_some_and(early) {

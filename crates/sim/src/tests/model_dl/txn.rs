@@ -1,4 +1,4 @@
-//! Transactions: begin, update, commit with early lock release, and both kinds of rollback.
+//! Transactions: begin, update, commit with early lock release, and two kinds of rollback.
 
 use fastrand::Rng;
 
@@ -31,7 +31,7 @@ impl Machine {
         });
     }
 
-    /// Picks one of the running transactions. A transaction that is rolling back is picked only if
+    /// Picks a running transaction and returns its index. A transaction that is rolling back can be picked only if
     /// `rolling_back_too`.
     fn pick(&self, rng: &mut Rng, rolling_back_too: bool) -> Option<usize> {
         let fits = |t: &&usize| rolling_back_too || !self.running[**t].rolling_back;
@@ -40,7 +40,8 @@ impl Machine {
         (!candidates.is_empty()).then(|| candidates[rng.usize(0..candidates.len())])
     }
 
-    /// Finishes the action that a transaction left half done. Every later action of the transaction begins with this.
+    /// Finishes the action that a transaction left half done. Every later action of this transaction first calls this
+    /// function.
     pub fn settle(&mut self, rng: &mut Rng, at: usize) {
         if let Some(update) = self.running[at].half.take() {
             self.apply(rng, at, update);
@@ -153,8 +154,9 @@ impl Machine {
         self.end(at, Fate::Committed(epoch));
     }
 
-    /// Begins a rollback, or takes one more step of it. A rollback that begins outside windows is a single step under
-    /// the gate. One that begins within a window stays compensated to its end.
+    /// Begins a rollback, or takes one more step of a rollback in progress. A rollback that begins outside of a
+    /// checkpoint window ends in one step. A rollback that begins within a window writes compensations until the
+    /// rollback ends.
     pub fn abort(&mut self, rng: &mut Rng) {
         let Some(at) = self.pick(rng, true) else {
             return;

@@ -1,45 +1,46 @@
-//! The variants of the model: the corrected algorithm, and variants that reintroduce its known mistakes, alone and in
-//! the combinations that matter.
+//! The variants of the model: the corrected algorithm, and variants with known mistakes. Each mistake is tried alone,
+//! and in the combinations that matter.
 
 /// A deviation from the corrected algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Twist {
-    /// Restart treats compensated aborts as losers instead of winners. Both are right.
+    /// Restart treats compensated aborts as losers instead of winners. Both treatments are right.
     CompensatedAsLoser,
-    /// Every abort is compensated, also outside windows. This is right but takes longer.
+    /// Every abort is compensated, even outside of checkpoint windows. This is right but takes longer.
     AlwaysCompensate,
-    /// Half of the records are appended only at the transaction's next action (the paper's step 6 after its step 5).
+    /// Half of the records are appended only at the transaction's next action. In the paper, the append (step 6)
+    /// follows the release of the latch (step 5).
     LateAppend,
     /// A checkpoint appends all late records before it ends.
     Quiesce,
-    /// A checkpoint also sweeps pages that were added while it runs.
+    /// A checkpoint also sweeps pages added during the checkpoint.
     BornSwept,
     /// A record of the next epoch may precede the end of the epoch that is being closed.
     Impure,
     /// The epochs that a restart voids are recorded, and no later restart accepts them.
     VoidRanges,
-    /// A commit counts if its record lies before the cut, whatever its epoch.
+    /// A commit counts if its record lies before the cut. Its epoch does not matter.
     BlockEpochDecides,
-    /// Aborts within a window are not compensated.
+    /// Aborts within a checkpoint window are not compensated.
     NoCompensation,
     /// The tag is read before the latch is taken.
     FlagOutsideLatch,
-    /// A commit counts as durable as soon as its own stream is.
+    /// A commit counts as durable when the transaction's stream is durable.
     NoEpochs,
-    /// Restart keeps log beyond the durable epoch.
+    /// Restart keeps the log beyond the durable epoch.
     NoCut,
     /// Net change combines records with different tags.
     NetAcrossTags,
-    /// After a crash the dirty bits of the image that was not loaded are believed.
+    /// After a crash, the dirty bits for the image that was not loaded are trusted.
     OtherImageTrusted,
-    /// Pages that the restart changed are not marked as dirty for the image that it loaded.
+    /// The pages that a restart changed are not marked as dirty for the loaded image.
     RestartChangesClean,
-    /// The number of an interrupted checkpoint is used again.
+    /// The id of an interrupted checkpoint is used again.
     CkptEpochReused,
-    /// The anchor is written without waiting for the log.
+    /// The anchor is written before the log is durable.
     AnchorBeforeLog,
-    /// Restart is the printed algorithm 3, with one bit for a tag.
+    /// Restart is the paper's algorithm 3 as printed, with one bit as the tag.
     OneBit,
     /// No transaction aborts.
     NoAborts,
@@ -70,14 +71,14 @@ impl Twists {
     }
 }
 
-/// A variant of the algorithm, and the result that its runs must have.
+/// A variant of the algorithm, and whether its runs must keep all promises.
 #[derive(Debug, Clone, Copy)]
 pub struct Variant {
     /// The variant's description, for reports.
     pub name: &'static str,
     /// The variant's differences from the corrected algorithm.
     pub twists: Twists,
-    /// True if the variant keeps every promise. If false, runs must find a broken promise.
+    /// True if the variant keeps every promise. If false, some run must break one.
     pub sound: bool,
 }
 
@@ -97,7 +98,7 @@ const fn flawed(name: &'static str, twists: &[Twist]) -> Variant {
     }
 }
 
-/// Every variant. The first is the algorithm that the engine implements.
+/// Every variant. The first variant is the algorithm that the engine implements.
 pub const VARIANTS: [Variant; 24] = {
     use Twist::*;
     [

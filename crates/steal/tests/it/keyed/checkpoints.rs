@@ -1,4 +1,4 @@
-//! Checkpoints of a tree. One is cancelled, and some run over an open transaction.
+//! Checkpoints of a tree: cancelled, or taken while a transaction is open.
 
 use perdura_device::SimDisk;
 use perdura_steal::{Keyed, KeyedOptions};
@@ -12,8 +12,8 @@ fn commit(keyed: &Keyed, key: &[u8], value: &[u8]) {
     let _flushed_below = keyed.txns().commit(txn);
 }
 
-/// Once, after a cancelled checkpoint, the next one ended with the first one's redo start. That lies ahead of the
-/// begin marks that the next one had set.
+/// In an earlier version, a cancelled checkpoint left its redo start behind. The next checkpoint then used this redo
+/// start, which lies before the next checkpoint's begin marks.
 #[test]
 fn a_checkpoint_that_is_given_up_leaves_its_redo_start_to_no_other() {
     let disk = SimDisk::new(1);
@@ -31,7 +31,7 @@ fn a_checkpoint_that_is_given_up_leaves_its_redo_start_to_no_other() {
         let _worked = keyed.checkpoint_step().expect("no disk fails");
     }
     assert!(keyed.checkpoint_cancel());
-    // Changes more pages than a batch has. The first checkpoint had to write none of them.
+    // This changes more pages than a batch has. The cancelled checkpoint did not have to write these pages.
     keys().for_each(|key| commit(&keyed, &key, &[2; 40]));
     keyed.flush_all().expect("no disk fails");
     insist(&keyed, || keyed.checkpoint_now());

@@ -1,4 +1,4 @@
-//! Damage to a tree: log records that cannot be read, and a full disk.
+//! Tests of damaged trees and unreadable log records, of a full disk, and of a small memory.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn a_record_of_the_tree_that_cannot_be_read_is_refused_with_its_block() {
     let mut txn = keyed.txns().begin();
     put(&keyed, &mut txn, b"a", Some(b"1"));
     let _flushed_below = keyed.txns().commit(txn);
-    // A record of a known kind whose body ends too early.
+    // The record is of a known kind, but its body ends too early.
     let none = PartitionSet::empty();
     let (at, gsn) = keyed.wal().append_numbered(
         TREE_STREAM,
@@ -56,8 +56,8 @@ fn a_record_of_the_tree_that_cannot_be_read_is_refused_with_its_block() {
     }
 }
 
-/// Below the end of the stable log each number must exist exactly once in all streams together. Redo itself would not
-/// notice that an operation is missing.
+/// Below the end of the stable log, each sequence number must occur exactly once in all streams together. Redo alone
+/// would not notice a missing operation.
 #[test]
 fn a_number_that_is_missing_or_there_twice_is_refused_by_every_method() {
     for (is_twice, told) in [(false, "but everything up to"), (true, "for a second time")] {
@@ -95,8 +95,8 @@ fn a_number_that_is_missing_or_there_twice_is_refused_by_every_method() {
     }
 }
 
-/// Operations from before the redo start have their effects only in the pages. An older copy of the pages would lose
-/// these effects.
+/// The effects of operations before the redo start are only in the pages. An older copy of the pages would lose these
+/// effects.
 #[test]
 fn pages_that_are_older_than_the_redo_start_are_refused_by_every_method() {
     for (scheme, seed) in [(Scheme::Logical, 1), (Scheme::Physiological, 2)] {
@@ -136,8 +136,9 @@ fn pages_that_are_older_than_the_redo_start_are_refused_by_every_method() {
     }
 }
 
-/// A restart rebuilds a damaged page from an image in the log. The table of dirty pages leaves out changes that the
-/// page had when it was written but that the image lacks. So deleted rows came back (simulated crashes, seed 994620).
+/// A restart rebuilds a damaged page from the page's image in the log. If the page was written to disk after the image
+/// was logged, the image lacks the changes in between. The restart's table of dirty pages omits these changes. In an
+/// earlier version, deleted rows therefore came back (simulated crashes, seed 994620).
 #[test]
 fn a_page_that_rots_behind_its_image_is_refused_or_made_whole_by_every_method() {
     let disk = SimDisk::new(4);
@@ -149,8 +150,8 @@ fn a_page_that_rots_behind_its_image_is_refused_or_made_whole_by_every_method() 
             keyed.txns().write_step().expect("no disk fails");
         }
     };
-    // First splits, whose records have page images. Then changes of the new pages. All pages are written, and notes
-    // are cut.
+    // The first pass splits pages; the records of splits have page images. The second pass changes the new pages. All
+    // pages are written, and notes are cut.
     for value in [Some(&[1; 40][..]), None] {
         for part in 0..10u8 {
             let mut txn = keyed.txns().begin();
@@ -212,7 +213,7 @@ fn a_disk_without_room_for_another_page_refuses_the_write_and_takes_it_later() {
         let disk = SimDisk::new(2);
         let made = Keyed::create(env(&disk, 1), options(scheme), None);
         let keyed = made.expect("a new database");
-        // The log already has segment files for everything that follows.
+        // The log already has all segment files that this test needs, so only the tree's file must grow.
         let mut first = keyed.txns().begin();
         put(&keyed, &mut first, b"z", Some(b"z"));
         let _flushed_below = keyed.txns().commit(first);

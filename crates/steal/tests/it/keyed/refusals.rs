@@ -1,4 +1,4 @@
-//! Refusals. Each names its reason and changes nothing.
+//! Refused requests. Each error names its reason, and the request changes nothing.
 
 use perdura_base::{Epoch, Pos};
 use perdura_device::{Disk, SimDisk};
@@ -50,7 +50,8 @@ fn options_out_of_range_and_methods_of_other_schemes_are_refused_by_name() {
     assert!(Keyed::create(env(&disk, 1), options(Scheme::Logical), None).is_err());
 }
 
-/// Once, a restart skipped an owner's check and refused the tree only after it had loaded image and log.
+/// In an earlier version, a restart did not check at the start whether it may play the tree's log records. The restart
+/// refused the tree only after it had loaded the image and the log.
 #[test]
 fn a_salvage_of_a_tree_is_refused_before_anything_is_loaded() {
     let disk = SimDisk::new(2);
@@ -91,7 +92,7 @@ fn an_archive_of_a_tree_is_refused_where_it_would_be_declared_and_where_a_backup
     assert!(why.contains("rows in a tree cannot be archived"), "{why}");
 }
 
-/// The remains of a database must not be taken for those of an interrupted creation.
+/// A database that has lost its anchor must not be mistaken for an interrupted creation.
 #[test]
 fn a_database_that_has_lost_its_anchor_is_not_made_anew() {
     let disk = SimDisk::new(2);

@@ -82,8 +82,8 @@ fn every_method_comes_to_the_rows_that_were_committed() {
     }
 }
 
-/// Leaves two transactions open. The first has undone five of its changes. Returns the digest that the database has
-/// without both, and the number of changes that are still to be undone.
+/// Leaves two transactions open. The first has undone five of its changes. Returns the digest of the database without
+/// the two transactions, and the number of changes that are still to be undone.
 fn half_rolled_back(disk: &Arc<SimDisk>, options: &KeyedOptions) -> (String, u64) {
     let keyed = Keyed::create(env(disk, 2), options.clone(), None).expect("a new database");
     let mut txn = keyed.txns().begin();
@@ -107,9 +107,9 @@ fn half_rolled_back(disk: &Arc<SimDisk>, options: &KeyedOptions) -> (String, u64
     (digest, 40 - 5)
 }
 
-/// Returns whether a restart undoes only the changes that are not yet undone. Undoing a compensation would have no
-/// lasting effect, because records have whole old rows. But a rollback that crashes keep interrupting would never
-/// end.
+/// Returns whether a restart undoes only the changes that are not yet undone. If the restart also undid compensations,
+/// the rows would still be right, because records have whole old rows. But with a crash in each rollback, the rollback
+/// would never end.
 fn only_what_is_left_is_taken_back() -> bool {
     let disk = SimDisk::new(11);
     let options = options(Scheme::Logical);
@@ -174,14 +174,14 @@ fn rollbacks_over_crashes() -> Result<(), String> {
     Ok(())
 }
 
-/// Log1 waits only for leaf pages, and log2 for no page. Log2 finds pages that are in no list by the keys of the next
-/// operations.
+/// The restart method log1 waits only for leaf pages; log2 waits for no page. Some pages are in no list of pages to
+/// read ahead. log2 finds these pages by the keys of the next operations.
 #[test]
 fn log1_waits_for_no_page_of_the_index_and_log2_for_none() {
     let disk = SimDisk::new(5);
     let mut options = options(Scheme::Logical);
     options.frames = 64;
-    // No Δ is cut, so all operations belong to the tail.
+    // No Δ (note of dirty pages) is cut, so all operations lie in the log's tail, after the last Δ.
     options.limits = Some(Limits {
         notes: 1000,
         written: 1000,

@@ -12,7 +12,8 @@ use perdura_wal::Scheme;
 pub const TABLE: TableId = TableId(1);
 
 pub fn env(disk: &Arc<SimDisk>, streams: usize) -> StealEnv {
-    // The disk keeps its locks until its last write has ended, as for a database that is opened by its directories.
+    // The disk keeps its locks until its last write has ended. A database that is opened by its directories asks the
+    // same of its log disks.
     disk.keep_locked(&vec![Box::new(())]);
     StealEnv {
         disks: Disks::on_one(disk.life(), streams),
@@ -21,7 +22,7 @@ pub fn env(disk: &Arc<SimDisk>, streams: usize) -> StealEnv {
     }
 }
 
-/// Returns options with few, small pages and frequently cut notes.
+/// Returns options for a pool of few small pages. The low limits cause frequent log records about dirty pages.
 pub fn options(scheme: Scheme) -> KeyedOptions {
     KeyedOptions {
         page_bytes: 512,
@@ -40,7 +41,7 @@ pub fn open(disk: &Arc<SimDisk>, streams: usize, options: &KeyedOptions) -> Keye
     opened.expect("a restart").expect("a database")
 }
 
-/// Repeats a call until it finds room. Flushes the log after each failure.
+/// Repeats a call until the log has room for it. Flushes the log after each failure.
 pub fn insist<T>(keyed: &Keyed, mut call: impl FnMut() -> Result<T, Error>) -> T {
     loop {
         match call() {

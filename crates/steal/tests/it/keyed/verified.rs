@@ -16,7 +16,7 @@ use crate::keyed::support::{crash, env, insist, options, put};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Returns a tree with one row in its pages, one in its log, and one of an open transaction.
+/// Returns a tree with three rows: one in the pages, one only in the log, and one from an open transaction.
 fn worked(disk: &Arc<SimDisk>) -> Keyed {
     let made = Keyed::create(env(disk, 1), options(Scheme::Logical), None);
     let keyed = made.expect("a new database");

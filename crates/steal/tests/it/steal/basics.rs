@@ -80,7 +80,7 @@ fn all_records_of_a_transaction_stay_in_the_stream_it_was_given_at_begin() {
     let steal = Steal::create(disks.env.clone(), options).unwrap();
     let _page = steal.grow(PartitionId(0)).unwrap();
     steal.flush_all().unwrap();
-    // One stream fills up with blocks, so the next transactions are routed to others.
+    // Unwritten blocks pile up in a transaction's stream, so the next transactions are routed to other streams.
     let mut streams = Vec::new();
     for number in 0..8 {
         let mut open = begin(&steal);

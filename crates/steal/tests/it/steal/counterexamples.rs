@@ -1,6 +1,6 @@
-//! The places where the paper's printed algorithms are wrong, each with the shortest history that shows the mistake.
-//! The algorithm as built passes this history. With the mistake seeded (feature `flaws`) it fails, which proves that
-//! the history shows the mistake.
+//! Mistakes in the paper's algorithms. Each test runs the shortest history that shows one mistake. The engine must
+//! restore the right rows. With feature `flaws`, the test then seeds the mistake, and the engine must fail to restore
+//! them. This proves that the history shows the mistake.
 //!
 //! # Source
 //! *Differential Logging* (000), algorithms 1 to 3.
@@ -17,7 +17,7 @@ use crate::steal::harness::{Disks, begin, flush_stream, options, row, rows};
 
 type Rows = BTreeMap<Place, Vec<u8>>;
 
-/// A database of two partitions. Each has one page with a committed row. Image 1 is complete.
+/// A database of two partitions. Each partition has one page with a committed row. Image 1 is complete.
 struct Lab {
     disks: Disks,
     steal: Steal,
@@ -91,7 +91,7 @@ impl Lab {
     }
 }
 
-/// Checks that the history passes in the product as built, and fails when the mistake is seeded.
+/// Checks that the history succeeds, and that it fails if any one of these flaws is seeded.
 fn shows(history: fn() -> bool, flaws: &[Flaw]) {
     assert!(history(), "as built");
     #[cfg(feature = "flaws")]
@@ -105,8 +105,9 @@ fn shows(history: fn() -> bool, flaws: &[Flaw]) {
     let _only_with_the_feature = flaws;
 }
 
-/// P1: update, rollback, visit, all within the window. The image has the old row. The update's record says that the
-/// update came before the visit. So a restart removes it from a page that does not have it.
+/// P1: a page is updated, the update is rolled back, and the checkpoint visits the page, all within the window. The
+/// image has the old row. The update's record says that the update came before the visit. So a restart undoes the
+/// update on a page that does not have it.
 #[test]
 fn p1a_a_rollback_within_the_window_after_an_update_within_it() {
     fn history() -> bool {
@@ -126,8 +127,8 @@ fn p1a_a_rollback_within_the_window_after_an_update_within_it() {
     shows(history, &[Flaw::NoClr, Flaw::PrintedRule]);
 }
 
-/// P1: the update comes before the window, the rollback within it and before the visit. Another transaction is active
-/// at the end mark, so the restart reads the log from before the window.
+/// P1: the update comes before the window. The rollback comes within the window, before the page's visit. Another
+/// transaction is active at the end mark, so the restart reads the log from before the window.
 #[test]
 fn p1b_a_rollback_within_the_window_after_an_update_before_it() {
     fn history() -> bool {
@@ -153,8 +154,8 @@ fn p1b_a_rollback_within_the_window_after_an_update_before_it() {
     shows(history, &[Flaw::NoClr, Flaw::PrintedRule]);
 }
 
-/// P1: one page is visited before the rollback and one after it. So no single answer to "does the image have the
-/// rollback" is right.
+/// P1: one page is visited before the rollback and one after it. So the image has the rollback only on the second page.
+/// No single record can say this.
 #[test]
 fn p1c_a_rollback_between_the_visits_of_its_pages() {
     fn history() -> bool {
@@ -195,8 +196,8 @@ fn p1d_a_rollback_that_outlives_its_window_stays_compensated() {
     shows(history, &[]);
 }
 
-/// P2 (a): the page is changed and then visited, but the record is not in the log before the end mark. After a crash
-/// the image has a change that no record can undo.
+/// P2 (a): the page is changed and then visited, but the change's record is not in the log before the end mark. After
+/// a crash the image has a change that no record can undo.
 #[test]
 fn p2a_a_record_appended_after_the_latch_is_lost_and_its_change_is_not() {
     fn history() -> bool {
@@ -220,8 +221,8 @@ fn p2a_a_record_appended_after_the_latch_is_lost_and_its_change_is_not() {
     shows(history, &[Flaw::LateAppendSteal]);
 }
 
-/// P2 (b): the late record lies behind the end mark, and its transaction commits. The restart tests tags everywhere
-/// and not only within the window, so it does not apply the change twice.
+/// P2 (b): the late record comes after the end mark, and its transaction commits. The restart compares the tags of all
+/// records, not only of records within the window. So it does not apply the change twice.
 #[test]
 fn p2b_a_record_behind_the_end_mark_with_an_old_tag_is_not_applied_again() {
     fn history() -> bool {
@@ -279,8 +280,8 @@ fn p3_a_tag_read_outside_the_latch_loses_a_committed_update() {
     shows(history, &[Flaw::FlagOutsideLatch]);
 }
 
-/// P4: a page is written to the image directly from memory, after its latch is released. It then has changes which,
-/// by the tags of their records, it does not have.
+/// P4: a page is written to the image directly from memory, after its latch is released. A change after the release
+/// reaches the image, although the tag of the change's record says that the image lacks the change.
 #[test]
 fn p4_a_page_copied_after_its_latch_has_a_change_twice() {
     fn history() -> bool {
@@ -309,8 +310,8 @@ fn p4_a_page_copied_after_its_latch_has_a_change_twice() {
     shows(history, &[Flaw::CopyAfterLatch]);
 }
 
-/// P5: a cancelled sweep has visited some pages. A toggled bit would leave these pages out of step with the others
-/// for ever. An assigned epoch avoids this.
+/// P5: a cancelled sweep has visited some pages. If each visit toggled a bit, these pages would differ from the
+/// unvisited pages for ever. The engine instead assigns the checkpoint's epoch to each visited page.
 #[test]
 fn p5_a_cancelled_checkpoint_leaves_no_mixed_parity() {
     fn history() -> bool {
@@ -332,8 +333,9 @@ fn p5_a_cancelled_checkpoint_leaves_no_mixed_parity() {
     shows(history, &[Flaw::PrintedRule]);
 }
 
-/// P6: a transaction commits after the active list was captured and before the end mark is appended. So it is listed
-/// as active although its commit precedes the mark, and its older updates are undone.
+/// P6: a transaction commits after the active list was copied and before the end mark is appended. So the end mark
+/// lists the transaction as active although the commit precedes the mark. A restart undoes the transaction's older
+/// updates.
 #[test]
 fn p6_a_commit_between_the_active_list_and_the_end_mark() {
     fn history() -> bool {
@@ -356,8 +358,8 @@ fn p6_a_commit_between_the_active_list_and_the_end_mark() {
     shows(history, &[Flaw::ListRace]);
 }
 
-/// P7 (a): the image that was not loaded holds half a checkpoint, with a change of a transaction that the crash made
-/// a loser. All its pages must be written again.
+/// P7 (a): a crash interrupts a checkpoint. The incomplete image has a change of an uncommitted transaction. The
+/// restart loads the other image. The next checkpoint into the incomplete image must write all pages.
 #[test]
 fn p7a_the_other_image_is_not_trusted_after_a_crash() {
     fn history() -> bool {
@@ -380,7 +382,8 @@ fn p7a_the_other_image_is_not_trusted_after_a_crash() {
     shows(history, &[Flaw::OtherImageTrusted]);
 }
 
-/// P7 (a): the image that a restart loaded lacks the changes that the restart's redo and undo make.
+/// P7 (a): the restart loads an image. Redo and undo then make changes, which the image lacks. The next checkpoint into
+/// this image must write the changed pages.
 #[test]
 fn p7a_pages_that_restart_changed_are_dirty_for_its_own_image() {
     fn history() -> bool {
@@ -405,8 +408,8 @@ fn p7a_pages_that_restart_changed_are_dirty_for_its_own_image() {
     shows(history, &[Flaw::RestartChangesClean]);
 }
 
-/// P7 (b): the number of a checkpoint that a crash interrupted appears in the log's tags, so it must not be used
-/// again.
+/// P7 (b): a crash interrupted a checkpoint. Tags in the log have that checkpoint's number. So no later checkpoint may
+/// have the same number.
 #[test]
 fn p7b_the_number_of_a_crashed_checkpoint_is_not_used_again() {
     fn history() -> bool {
@@ -424,7 +427,7 @@ fn p7b_the_number_of_a_crashed_checkpoint_is_not_used_again() {
         let Some(lab) = lab.crash() else {
             return false;
         };
-        // The next checkpoint takes the number after this one. It refuses a number that is already used.
+        // The next checkpoint takes the number after the heap's. It refuses a number that is already used.
         if lab.steal.heap().ckpt_epoch() < crashed {
             return false;
         }
@@ -434,8 +437,8 @@ fn p7b_the_number_of_a_crashed_checkpoint_is_not_used_again() {
     shows(history, &[Flaw::CkptEpochReused]);
 }
 
-/// P7 (c): a transaction is lost if its epoch was not durable in every stream, even if its own stream has all its
-/// records. It must stay lost when later epochs become durable.
+/// P7 (c): a transaction is lost if its epoch was not durable in every stream, even if its own stream has all of its
+/// records. The transaction must stay lost when later epochs become durable.
 #[test]
 fn p7c_losers_are_dead_for_all_later_restarts() {
     fn history() -> bool {
@@ -488,7 +491,7 @@ fn p7c_losers_are_dead_for_all_later_restarts() {
 }
 
 /// Locks are released at pre-commit, and each stream is synced separately. Without epochs, a transaction could be
-/// acknowledged although another that it depends on is lost with its stream.
+/// acknowledged although a crash loses a transaction that it depends on.
 #[test]
 fn a_commit_is_acknowledged_only_with_what_it_depends_on() {
     fn history() -> bool {
@@ -525,7 +528,7 @@ fn a_commit_is_acknowledged_only_with_what_it_depends_on() {
     shows(history, &[Flaw::NoEpochs]);
 }
 
-/// The images of a database are on several disks. Each page is only on the disk of its partition.
+/// The images of a database may be on several disks. Each page is only on the disk of its partition.
 #[test]
 fn pages_of_a_partition_are_on_its_image_disk() {
     let disks = Disks::new(1, 2);

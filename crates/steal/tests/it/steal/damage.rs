@@ -1,6 +1,7 @@
-//! Random histories over several lives with damage to the newest image. A restart rebuilds the damaged pages from the
-//! older image, or uses the older image alone. Every method, level, number of threads and order of jobs must find the
-//! same rows, and the open database must have the committed rows. Some of the damage is left for later lives.
+//! Random histories over several crashes and restarts, with damage to the newest image. A restart rebuilds the damaged
+//! pages from the older image, or uses the older image alone. Restarts by every method, level, number of threads and
+//! order of jobs must find the same rows. The open database must have the committed rows. Some of the damage stays for
+//! later restarts.
 
 use perdura_base::{ImageSlot, PageId};
 use perdura_device::{Access, FaultPlan, File, SimDisk};
@@ -17,7 +18,8 @@ use crate::steal::walk::{Walk, seeds};
 
 const LIVES: u32 = 6;
 
-/// The damage that occurred in all seeds. A test in which none occurs proves nothing.
+/// Counts of the effects of damage, over all seeds. The test fails if an effect never occurred. Otherwise it could pass
+/// without testing that effect.
 #[derive(Default, Debug)]
 struct Seen {
     damaged: u32,
@@ -26,15 +28,15 @@ struct Seen {
     older: u32,
 }
 
-/// Damage to the newest image. Applying it a second time undoes it.
+/// Damage to the newest image. If the same damage is applied twice, the image is intact again.
 enum Damage {
     Directory(ImageSlot, perdura_base::CkptEpoch),
-    /// The damaged pages, and the offset of the flipped byte in each.
+    /// The damaged pages, and the offset of the flipped byte in each page.
     Pages(ImageSlot, Vec<PageId>, u64),
 }
 
 impl Damage {
-    /// Chooses damage to the newest image, if both images are complete.
+    /// Chooses damage to the newest image, if the two images are complete.
     fn draw(rng: &mut fastrand::Rng, disks: &Disks) -> Option<Damage> {
         let anchor = read_anchor(disks.env.disks.data.as_ref()).unwrap().unwrap();
         let complete = |image: &perdura_recovery::ImageStatus| image.is_complete();
@@ -128,7 +130,8 @@ impl Run<'_> {
         }
     }
 
-    /// Restarts in several ways. Adds each way with its result to `all`.
+    /// Restarts `times` times, each time with a random method and schedule. For each restart, adds a pair to `all`: the
+    /// method and schedule as text, and the restart's result.
     fn look(&mut self, times: u32, all: &mut Vec<(String, Result<Found, String>)>) {
         for _ in 0..times {
             let method = self.methods[self.rng.usize(..self.methods.len())];
@@ -208,9 +211,10 @@ fn a_damaged_image_is_made_good_by_the_older_one_and_the_log_in_every_life() {
     assert!(all.iter().all(|times| *times > 0), "{seen:?}");
 }
 
-/// With one partition on a disk, its chunks lie side by side, and one read of several pages can span two chunks. When
-/// such a read failed, the pages were read again one at a time. Their places were computed from page numbers, which
-/// jump where a chunk ends. So intact pages were taken for damaged.
+/// If a disk has one partition, its chunks lie side by side. So one read of several pages can span two chunks. If such
+/// a read fails, the restart reads the pages again one at a time. An earlier version computed the pages' places from
+/// the page numbers. At the end of a chunk, these numbers are not consecutive, so the places were wrong. The restart
+/// regarded intact pages as damaged.
 #[test]
 fn pages_of_a_run_that_cannot_be_read_at_once_are_read_again_from_their_places() {
     let mut disks = Disks::new(1, 2);

@@ -1,12 +1,12 @@
-//! A transaction may lock a slot before the slot's last writer is durable. It has then seen a row that may still be
-//! lost. So it must not be acknowledged before that writer is durable.
+//! A transaction may lock a slot before the slot's last writer is durable. It then sees a row that a crash may still
+//! lose. So it must not be acknowledged before that writer is durable.
 
 use perdura_base::PartitionId;
 use perdura_steal::{Committed, Place, Records, Steal};
 
 use crate::steal::harness::{Disks, STEAL_SCHEMES, options, row, rows};
 
-/// Creates a durable row, and overwrites it by a transaction that has committed but is not durable.
+/// Creates a durable row, and overwrites it in a transaction that is committed but not durable.
 fn overwritten(disks: &Disks, steal: &Steal) -> (Place, Committed) {
     let _page = steal.grow(PartitionId(0)).unwrap();
     let mut first = steal.begin();
@@ -19,8 +19,9 @@ fn overwritten(disks: &Disks, steal: &Steal) -> (Place, Committed) {
     (place, steal.commit(writer))
 }
 
-/// Found in review: the second write logged no record, so its epoch was 0 and it was acknowledged at once. After a
-/// crash the row had its value from before both writes.
+/// Found in review: a second transaction wrote the bytes that the row already had. The second transaction logged no
+/// record, so its epoch was 0 and it was acknowledged at once. A crash then lost the two writes, although the second
+/// was acknowledged.
 #[test]
 fn a_write_of_the_bytes_that_are_there_is_not_acknowledged_before_the_write_it_repeats() {
     for scheme in STEAL_SCHEMES {

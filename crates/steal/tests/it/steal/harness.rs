@@ -1,6 +1,6 @@
 //! A database on disks in memory, and the rows that it must hold after a crash.
 //!
-//! A crash drops the engine. Blocks that were not flushed are lost, and blocks that were written stay.
+//! A crash drops the engine. Blocks written to the disks stay; all other blocks are lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ impl History {
         rows
     }
 
-    /// Removes the transactions that a restart has lost.
+    /// Removes the transactions of epochs after `durable`. The restart has lost them.
     pub fn forget_after(&mut self, durable: Epoch) {
         self.committed.retain(|(c, _)| c.epoch <= durable);
     }
@@ -100,7 +100,7 @@ pub fn rows(steal: &Steal) -> BTreeMap<Place, Vec<u8>> {
     rows
 }
 
-/// Returns a row that differs from all others.
+/// Returns a row that differs from the rows of all other numbers.
 pub fn row(number: u64) -> Vec<u8> {
     let mut row = number.to_le_bytes().to_vec();
     row.resize(40 + usize::try_from(number % 7).unwrap(), 0x5a);

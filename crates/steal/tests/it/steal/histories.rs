@@ -1,6 +1,6 @@
 //! Random histories: interleaved transactions, checkpoints in steps, flushes of single streams, crashes, restarts.
-//! After each restart the database must hold exactly what the transactions up to the durable epoch wrote, and these
-//! must include all acknowledged transactions.
+//! After each restart the database must hold exactly the writes of the transactions up to the durable epoch. All
+//! acknowledged transactions must be among them.
 
 use perdura_steal::{Records, Steal};
 use perdura_wal::Scheme;
@@ -8,7 +8,7 @@ use perdura_wal::Scheme;
 use crate::steal::harness::{Disks, STEAL_SCHEMES, options};
 use crate::steal::walk::{Walk, seeds};
 
-/// Runs one history. Returns a description of the first mistake.
+/// Runs one history. The error describes the first wrong result.
 fn run(seed: u64, scheme: Scheme, records: Records) -> Result<(), String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let disks = Disks::new(rng.usize(1..4), rng.usize(1..3));

@@ -1,5 +1,5 @@
-//! After one crash, all methods, levels, numbers of threads and orders of jobs lead to one digest. A seed gives the
-//! same digest under every scheme.
+//! After a crash, all restarts must give the same digest. The method, the level, the number of threads and the order of
+//! jobs must not matter. For one seed, all schemes must give the same digest.
 
 use perdura_base::PartitionId;
 use perdura_recovery::streams::UNIT_BYTES;
@@ -12,9 +12,9 @@ use crate::steal::harness::{
 };
 use crate::steal::restarts::{dry_run, methods, placed};
 
-/// Runs a history that is the same for every scheme. It has two checkpoints, and the second is sometimes left in its
-/// window. It has aborts before, within and after windows, and transactions that are open at the crash. Returns two
-/// digests: one ignores the places of rows, the other includes them.
+/// Runs one history, which is the same for every scheme. The history has two checkpoints; sometimes the crash comes
+/// within the second checkpoint's window. It has aborts before, within and after windows, and transactions left open at
+/// the crash. Returns two expected digests: the first ignores the places of rows, the second includes them.
 pub fn history(disks: &Disks, options: StealOptions, seed: u64) -> (String, u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let steal = Steal::create(disks.env.clone(), options).unwrap();
@@ -113,7 +113,8 @@ fn a_method_is_refused_for_a_log_it_cannot_read() {
     }
 }
 
-/// Found in review: no test noticed when the second pass played the units of a loser's records oldest first.
+/// Found in review: the second pass of a restart must undo a loser's records newest first. Earlier tests did not detect
+/// a restart that read the units of the log oldest first.
 #[test]
 fn a_loser_whose_changes_of_one_slot_fill_many_units_of_log_is_undone_in_order() {
     for scheme in STEAL_SCHEMES {
@@ -129,7 +130,7 @@ fn a_loser_whose_changes_of_one_slot_fill_many_units_of_log_is_undone_in_order()
         let before = steal.wal().stats().log_bytes;
         for number in 1..1500 {
             assert!(steal.update(&mut loser, place, &row(number)).unwrap());
-            // A unit of log ends with an epoch.
+            // The end of an epoch also ends a unit of the log.
             if number % 50 == 0 {
                 steal.flush_all().unwrap();
             }

@@ -27,8 +27,8 @@ fn filled(steal: &Steal) -> Vec<Place> {
     places
 }
 
-/// Overwrites one row after another. Each row is overwritten four times in a row, by four transactions in different
-/// streams.
+/// Overwrites the rows one after another. Each row is overwritten by four successive transactions, which are in
+/// different streams.
 fn overwrite(steal: &Steal, places: &[Place], go: &AtomicBool, stop: &AtomicBool) {
     for number in 0..30 * ROWS {
         if stop.load(Ordering::Relaxed) {
@@ -45,9 +45,9 @@ fn overwrite(steal: &Steal, places: &[Place], go: &AtomicBool, stop: &AtomicBool
     }
 }
 
-/// Found in review: the begin marks were set one by one. A transaction changed a slot behind its stream's mark and
-/// committed. The next transaction changed the slot ahead of another stream's mark. Redo played the first change and
-/// skipped the second, so an acknowledged commit was lost.
+/// Found in review: the begin marks were appended one by one. A transaction changed a slot after its stream's mark and
+/// committed. The next transaction changed the slot in another stream, before the mark of that stream was appended.
+/// Redo played the first change and skipped the second, so an acknowledged commit was lost.
 #[test]
 fn a_slot_changed_in_two_streams_while_a_window_begins_keeps_its_last_row() {
     for _ in 0..seeds(8) {

@@ -11,8 +11,8 @@ fn base() -> StealOptions {
     options(Scheme::Dl1p, Records::Full)
 }
 
-/// Found in review: a pages file with another uuid was taken for a leftover and removed. But on an image disk such a
-/// file may be the only image of a database whose anchor is on another disk.
+/// Found in review: a creation removed a pages file with another uuid, as if the file were a leftover. But on an image
+/// disk, this file may be the only image of another database. That database has its anchor on another disk.
 #[test]
 fn a_database_made_on_anothers_image_disk_is_refused_and_the_other_is_whole() {
     for checkpoints in [0, 2] {
@@ -38,8 +38,8 @@ fn a_database_made_on_anothers_image_disk_is_refused_and_the_other_is_whole() {
     }
 }
 
-/// A creation that stopped before it wrote the anchor is begun again, with another uuid. But a pages file that has a
-/// page was not left by a creation.
+/// If a creation was interrupted before it wrote the anchor, the next creation starts again, with a new uuid. But if
+/// the pages file contains a page, the next creation fails, because an interrupted creation never leaves a page.
 #[test]
 fn a_creation_that_was_cut_short_is_replaced_and_a_page_beside_no_anchor_is_not() {
     for with_page in [false, true] {
@@ -66,8 +66,8 @@ fn a_creation_that_was_cut_short_is_replaced_and_a_page_beside_no_anchor_is_not(
     }
 }
 
-/// Found in review: rows that were loaded after the first checkpoint were only in the second image. When that image
-/// was damaged, the restart used the first image and the log, which never had the rows.
+/// Found in review: rows loaded after the first checkpoint were only in the second image. When that image was damaged,
+/// the restart used the first image and the log. The first image and the log lack the rows.
 #[test]
 fn an_initial_load_is_refused_once_there_is_an_image() {
     let disks = Disks::new(1, 1);
@@ -94,8 +94,8 @@ fn an_initial_load_is_refused_once_there_is_an_image() {
     refused(&steal, "an image has been taken");
 }
 
-/// Found in review: a row longer than `slot_bytes` was accepted if the slot's class had room for it, and was cut when
-/// it was read.
+/// Found in review: a row longer than `slot_bytes` was accepted if the slot had room for it, and a read
+/// returned only the first `slot_bytes` bytes.
 #[test]
 fn a_row_that_is_taken_comes_back_whole() {
     let options = StealOptions {
@@ -139,8 +139,8 @@ fn places_that_do_not_exist_are_free() {
     }
 }
 
-/// Found in review: a chunk size of 0 pages made a database that could not be opened, and odd sizes of segments and
-/// blocks caused panics. Blocks longer than a flusher's batch stayed in memory for ever while `flush_all` returned
+/// Found in review: a chunk size of 0 pages made a database that could not be opened, and invalid sizes of segments
+/// and blocks caused panics. Blocks longer than a flusher's batch stayed in memory for ever while `flush_all` returned
 /// success.
 #[test]
 fn settings_out_of_their_ranges_are_refused_by_name_and_leave_nothing_behind() {
@@ -229,7 +229,7 @@ fn settings_out_of_their_ranges_are_refused_by_name_and_leave_nothing_behind() {
         let message = message.unwrap_err().to_string();
         assert!(message.contains(what), "{message}");
         assert!(Steal::open(disks.env.clone(), base()).unwrap().is_none());
-        // The sizes of blocks and slots are settings of each open.
+        // Of these settings, an open checks only the sizes of blocks and slots.
         drop(Steal::create(disks.env.clone(), base()).unwrap());
         let opened = Steal::open(disks.env, options).map(drop);
         assert_eq!(
@@ -240,7 +240,8 @@ fn settings_out_of_their_ranges_are_refused_by_name_and_leave_nothing_behind() {
     }
 }
 
-/// Found in review, as above: the longest allowed block must become durable.
+/// Found in review: blocks longer than a flusher's batch never became durable. The longest allowed
+/// block must become durable.
 #[test]
 fn blocks_of_the_longest_kind_become_durable() {
     let options = StealOptions {

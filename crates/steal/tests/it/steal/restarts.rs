@@ -53,15 +53,15 @@ pub fn dry_run(disks: &Disks, method: &Method, schedule: Schedule) -> Result<Fou
     })
 }
 
-/// Returns the sum over the taken slots of a hash of page, slot and row.
+/// Hashes page, slot and row of each taken slot, and returns the sum of these hashes.
 pub fn placed(heap: &Heap) -> u64 {
     let geometry = heap.geometry();
     let mut sum = 0u64;
     for id in (0..geometry.partitions).map(PartitionId) {
         let part = heap.lock(id);
         for local in 0..part.pages() {
-            // The slots are read from the page itself. The data that is kept about pages agrees with the pages only
-            // after an open.
+            // The slots are read from the page itself. After a dry restart, the heap's own data about slots may
+            // disagree with the pages.
             let Some(page) = part.page_bytes(local) else {
                 continue;
             };

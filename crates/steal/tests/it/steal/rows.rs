@@ -1,5 +1,5 @@
-//! Changes every field of every method's row in the table of methods. Each change must lead to another result of a
-//! restart.
+//! Tests of the table of restart methods. Each method has a row. If a test alters a field of a row, a restart must give
+//! another result.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::steal::harness::{Disks, options};
 use crate::steal::levels::history;
 use crate::steal::restarts::{dry_run, placed};
 
-/// All page players.
+/// All values of [`PagePlayer`].
 const PLAYERS: [PagePlayer; 6] = [
     PagePlayer::Group(Direction::Forward),
     PagePlayer::Group(Direction::Backward),
@@ -23,7 +23,7 @@ const PLAYERS: [PagePlayer; 6] = [
     PagePlayer::Merge(Mergers::PerThread),
 ];
 
-/// The result of a restart by a method, and the second pass that the restart made.
+/// The rows that a restart found, as a digest, and whether the restart made a second pass.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     placed: u64,
@@ -39,7 +39,7 @@ fn back(disks: &Disks, method: &Method) -> Result<Seen, String> {
     })
 }
 
-/// Creates a database of the product with overwritten and deleted rows and two lives.
+/// Makes a database with the ordinary engine instead of steal mode. Opens it twice, and overwrites and deletes rows.
 fn product() -> (Disks, u64) {
     let mut disks = Disks::new(1, 1);
     disks.env.disks.images = vec![Arc::clone(&disks.env.disks.data)];
@@ -76,8 +76,8 @@ fn product() -> (Disks, u64) {
     (disks, sum)
 }
 
-/// Returns whether two players are of the same kind. They may differ in how they read and work, but they find the
-/// same rows: see `each_row_says_how_it_reads_and_works` and, in recovery's tests,
+/// Returns whether two players are of one kind. Players of one kind find the same rows, but may differ in direction and
+/// in threads. These differences are tested by `each_row_says_how_it_reads_and_works` and, in recovery's tests, by
 /// `the_group_player_reads_the_log_in_the_direction_of_its_row`.
 fn is_same_kind(one: &Player, other: &Player) -> bool {
     match (one, other) {
@@ -99,7 +99,7 @@ fn a_row_with_another_player_does_not_find_what_the_row_finds() {
                     let (_, sum) = history(&disks, options(*scheme, Records::Full), 1);
                     (disks, sum)
                 }
-                // This test makes no records for these methods.
+                // This test makes no records of these schemes.
                 Scheme::Value
                 | Scheme::Command
                 | Scheme::Unlogged

@@ -1,5 +1,5 @@
-//! Real threads: transfers between accounts while epochs are closed, streams flushed and checkpoints taken. The total
-//! of the accounts stays the same, whenever the crash comes.
+//! Real threads make transfers between accounts, while other threads close epochs, flush streams and take checkpoints.
+//! The total of all accounts must not change, whenever the crash comes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn total(steal: &Steal) -> u64 {
 fn transfer(steal: &Steal, flushers: &Flushers, places: &[Place], rng: &mut fastrand::Rng) -> bool {
     let (a, b) = (rng.usize(..places.len()), rng.usize(..places.len()));
     let mut txn = steal.begin();
-    // Both rows are locked before they are read, so that they cannot change after the read.
+    // The two rows are locked before the read, so that no row can change after it.
     if a == b || !steal.lock(&mut txn, places[a]) || !steal.lock(&mut txn, places[b]) {
         steal.abort(txn);
         return false;

@@ -1,11 +1,11 @@
-//! Random actions without checkpoints. Each test adds checkpoints in its own way.
+//! Random transactions, flushes and closings of epochs. The tests that use this module add checkpoints themselves.
 
 use perdura_base::{Epoch, PartitionId, StreamId};
 use perdura_steal::{Committed, Steal};
 
 use crate::steal::harness::{History, Open, begin, commit, delete, insert, row, rows, update};
 
-/// The open transactions of a random walk, and the history of all its lives.
+/// The open transactions of a series of random actions, and the transactions committed since the start of the series.
 #[derive(Default)]
 pub struct Walk {
     pub history: History,
@@ -82,7 +82,7 @@ impl Walk {
     }
 }
 
-/// Returns the number of seeds to try: `SEEDS` if it is set, otherwise `without`.
+/// Returns how many seeds to try: the environment variable `SEEDS` if it is set, otherwise `without`.
 pub fn seeds(without: u64) -> u64 {
     std::env::var("SEEDS").map_or(without, |seeds| seeds.parse().unwrap())
 }

@@ -1,6 +1,6 @@
-//! Counts the pages that a restart reads and waits for, by method and by the share of the table that is in memory.
-//! This is the experiment of section 5 of the paper, but counted instead of timed. A table gets uniform updates and
-//! ten checkpoints, and a crash comes shortly before the next checkpoint.
+//! Counts the pages that a restart reads or waits for, by method and by the percentage of the table that fits into
+//! memory. This is the experiment of section 5 of the paper, but counts pages instead of measuring time. A table gets
+//! uniform updates and ten checkpoints, and a crash comes shortly before the next checkpoint.
 //!
 //! ```text
 //! cargo test --release -p perdura-tree --test it lives::fetches -- --ignored --nocapture
@@ -24,17 +24,17 @@ const SHAPE: Shape = Shape {
     page_bytes: 8192,
     database: *b"database",
 };
-/// The number of pages in the paper's table, and of updates between two checkpoints (`INTERVAL`).
+/// The number of pages in the paper's table. `INTERVAL` is the paper's number of updates between two checkpoints.
 const PAGES: usize = 436_000;
 const INTERVAL: usize = 40_000;
 /// The number of rows in a page. Updates are uniform, so this only affects the time to fill the table.
 const ROWS: usize = 7;
 const VALUE_BYTES: usize = 1000;
-/// The number of updates behind the last Δ.
+/// The number of updates after the last Δ.
 const TAIL: usize = 100;
 /// The number of writer steps after each update while a checkpoint is running.
 const STEPS: usize = 2;
-/// The part of the pool that may be dirty, percent.
+/// The percentage of the pool that may be dirty.
 const DIRTY_PERCENT: usize = 25;
 
 const DETAIL: Detail = Detail::Standard;
@@ -56,7 +56,7 @@ fn open(disk: &dyn Disk, frames: usize, limits: Limits) -> Tree {
 }
 
 impl Table {
-    /// Makes a table of `pages` pages, all of them on disk.
+    /// Makes a table of `pages` pages on disk.
     fn new(pages: usize) -> Table {
         let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
         disk.make_dir("tree").expect("a directory");
@@ -78,7 +78,7 @@ impl Table {
         table
     }
 
-    /// Writes until nothing is dirty.
+    /// Flushes the log and writes pages until no page is dirty.
     fn clean(&self, tree: &Tree) {
         while tree.pool().monitor().lock().dirty_count() > 0 {
             self.log.flush(self.log.unstable());
@@ -97,7 +97,8 @@ impl Table {
         .expect("a row");
     }
 
-    /// Flushes the log, and lets the writer keep the pool clean enough.
+    /// Flushes the log. Lets the writer write pages until at most [`DIRTY_PERCENT`] of the pool is dirty. Logs the
+    /// monitor's notes if a Δ is due.
     fn tend(&self, tree: &Tree, frames: usize) {
         self.log.flush(self.log.unstable());
         let eosl = self.log.eosl();
@@ -107,8 +108,8 @@ impl Table {
         tree.cut_notes(eosl, &self.log);
     }
 
-    /// Fills the pool twice, takes ten checkpoints, and crashes after a whole checkpoint interval. A tail lies behind
-    /// the last Δ.
+    /// Makes at least two updates for each frame of the pool, and takes at least ten checkpoints. Crashes after one
+    /// more checkpoint interval. At most [`TAIL`] updates come after the last Δ.
     fn run(&self, frames: usize, interval: usize) {
         self.log.forget();
         let limits = if frames < 8192 {
@@ -133,7 +134,7 @@ impl Table {
             if updates % 10 == 0 {
                 self.tend(&tree, frames);
             }
-            // The checkpoint runs between the updates, and must end before the next one begins.
+            // The checkpoint runs between the updates, and must end before the next checkpoint begins.
             let mut steps = 0;
             while tree.pool().monitor().lock().is_in_checkpoint()
                 && (steps < STEPS || since == interval)
@@ -167,7 +168,7 @@ impl Table {
         self.log.crash();
     }
 
-    /// Restarts the tree itself, not a copy, and writes all pages to disk.
+    /// Restarts on the disk itself, not on a copy, and writes all pages to disk.
     fn recover(&self, frames: usize) {
         let method = Method::Log1(DETAIL);
         let restarted = restart(&*self.disk, (SHAPE, frames), &self.log, method, |_| Ok(()));
@@ -175,7 +176,7 @@ impl Table {
         self.clean(&tree);
     }
 
-    /// Restarts a copy of the disk, in a pool of `frames` frames.
+    /// Restarts on a copy of the disk, with a pool of `frames` frames.
     fn restart(&self, frames: usize, method: Method) -> Report {
         let copy = copy(&*self.disk);
         let restarted = restart(&*copy, (SHAPE, frames), &self.log, method, |_| Ok(()));
@@ -183,7 +184,7 @@ impl Table {
     }
 }
 
-/// Returns another disk with the same files.
+/// Returns a new disk with equal files.
 fn copy(disk: &dyn Disk) -> Arc<dyn Disk> {
     let to: Arc<dyn Disk> = Arc::new(MemDisk::new());
     to.make_dir("tree").expect("a directory");
@@ -198,8 +199,8 @@ fn copy(disk: &dyn Disk) -> Arc<dyn Disk> {
     to
 }
 
-/// Runs the experiment and prints a line for each cache size. Returns, by cache size, the percentage of its fetches
-/// that log1 saves.
+/// Runs the experiment at the paper's size divided by `divisor`, and prints a line for each cache size. Returns for
+/// each cache size (a percentage of the table) the percentage of fetches that log1 saves.
 fn experiment(divisor: usize) -> Vec<(usize, f64)> {
     let (pages, interval) = (PAGES / divisor, INTERVAL / divisor);
     let table = Table::new(pages);
@@ -228,8 +229,8 @@ fn experiment(divisor: usize) -> Vec<(usize, f64)> {
             stalls(&sql1),
             stalls(&sql2),
         );
-        // Sql2 reads no page needlessly. Log2 reads the pages in its list, which names all pages of the table. A few
-        // of these changed only before the redo start.
+        // Sql2 reads no page needlessly. Log2 reads the pages in its list, which names all pages of the dirty page
+        // table. A few of these pages changed only before the redo start.
         let tail = to_u64(TAIL.min(frames / 4));
         let most = to_u64(log2.dirty_pages) + tail;
         assert!((by_log1..=by_log1.max(most)).contains(&log2.data_fetches));
@@ -258,8 +259,8 @@ fn a_table_of_dirty_pages_saves_most_fetches_where_memory_is_small() {
     }
 }
 
-/// Runs at a tenth of the paper's size, or at another fraction, `PERDURA_TREE_DIVISOR`. The full size takes 8 GB of
-/// memory.
+/// Runs at a tenth of the paper's size, or at the size divided by the environment variable `PERDURA_TREE_DIVISOR`. The
+/// full size takes 8 GB of memory.
 #[test]
 #[ignore = "half a minute"]
 fn at_a_tenth_of_the_papers_size() {

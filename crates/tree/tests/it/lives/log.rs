@@ -1,4 +1,4 @@
-//! A log in memory. Each entry has a number, and the entries up to some number are stable.
+//! A log in memory. Each entry has a number. A test decides how far the log is stable.
 
 use parking_lot::Mutex;
 use perdura_base::{Gsn, Pid, TableId};
@@ -18,7 +18,7 @@ pub enum Entry {
     Record(Vec<u8>),
 }
 
-/// Entries with numbers from 1 on. A crash voids the numbers of its lost tail.
+/// A log with entries numbered from 1. The numbers of entries that a crash loses are not used again.
 #[derive(Debug, Default)]
 pub struct TestLog {
     state: Mutex<State>,
@@ -65,7 +65,7 @@ impl TestLog {
         }
     }
 
-    /// Drops all entries that are not stable. New numbers lie above all that were ever given.
+    /// Drops all entries that are not stable. The numbers of dropped entries are not used again.
     pub fn crash(&self) {
         let mut state = self.state.lock();
         let len = state.stable;
@@ -91,7 +91,7 @@ impl TestLog {
         state.eosl = Gsn(state.last);
     }
 
-    /// Returns all entries, decoded.
+    /// Returns a copy of all entries.
     pub fn entries(&self) -> Vec<(Gsn, Entry)> {
         self.state.lock().entries.clone()
     }

@@ -1,4 +1,4 @@
-//! The preload: inner pages are read first, each exactly once, by any number of threads.
+//! The preload of inner pages. Any number of threads must read each inner page exactly once, before redo begins.
 
 use super::log::TestLog;
 use super::restart::insist;
@@ -74,7 +74,7 @@ fn after_it_no_search_waits_for_a_page_that_leads_to_others() {
         assert_eq!(preload.step(), Step::Done);
         let read = tree.pool().counts();
         assert_eq!(read.index_fetches, all);
-        // Two of the three roots are leaves. No page is left in the window.
+        // Two of the three roots are leaves, and the preload reads them. No page is left in the read-ahead window.
         assert_eq!((read.data_fetches, read.index_stalls), (2, 1), "{read:?}");
         assert!(read.ahead_reads < read.ahead_pages, "{read:?}");
         assert_eq!(tree.pool().unused_ahead(), 0);

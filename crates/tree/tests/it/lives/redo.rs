@@ -1,4 +1,4 @@
-//! The redo of one operation, by its key and by the page that the log names.
+//! The redo of one operation, by its key and by the page number in the log.
 
 use super::log::TestLog;
 use perdura_base::{Gsn, Pid, TableId};
@@ -12,7 +12,7 @@ use perdura_tree::tree::Tree;
 
 const TABLE: TableId = TableId(1);
 
-/// Makes a table whose root leads to leaves.
+/// Makes a table with an inner page as root, and leaves below the root.
 fn tall() -> (Tree, TestLog) {
     let disk = MemDisk::new();
     let shape = Shape {
@@ -47,9 +47,9 @@ fn inner_page(tree: &Tree) -> Pid {
     pids.find(is_inner).expect("a root")
 }
 
-/// Found by the simulator: a leaf was merged away, freed, and used again as an inner page of the same table. The old
-/// row's key lay between its fences. So SQL1 and ARIES took the page for a leaf without room and refused the
-/// database.
+/// Found by the simulator: a leaf was merged away, freed, and used again as an inner page of its table. The key of a
+/// row that the leaf once had lay between the inner page's fences. So SQL1 and ARIES took the page for a leaf without
+/// room, and the restart failed.
 #[test]
 fn a_page_that_has_become_an_inner_one_has_lost_its_rows_to_others() {
     let (tree, _log) = tall();

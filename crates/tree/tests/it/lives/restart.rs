@@ -1,4 +1,4 @@
-//! A restart over the test's log: redo of changes of structure, then redo of operations by one of the methods.
+//! A restart over the test's log. It redoes changes of structure, and then redoes operations by one of the methods.
 
 use super::log::{Entry, TestLog};
 use perdura_base::{Error, Gsn};
@@ -19,10 +19,11 @@ use perdura_tree::tree::Tree;
 pub enum Method {
     Log0,
     Log1(Detail),
-    /// `Log1` that first reads the inner pages, and then reads PF-list ahead.
+    /// `Log1` with read-ahead. All inner pages are read first, and then the pages that redo needs. The analysis lists
+    /// these pages in PF-list.
     Log2(Detail),
     Sql1,
-    /// `Sql1` that reads ahead by the operations in the log.
+    /// `Sql1` with read-ahead of the pages that the operations in the log name.
     Sql2,
     Aries,
 }
@@ -37,11 +38,12 @@ pub struct Report {
     pub data_fetches: u64,
     pub data_stalls: u64,
     pub index_stalls: u64,
-    /// The number of pages in the table of dirty pages.
+    /// Count of pages in the table of dirty pages.
     pub dirty_pages: usize,
 }
 
-/// Repeats a call that finds no frame for its pages. Takes a step of the writer after each failure.
+/// Repeats a call until the pool has a frame for each page that the call needs. After each failure, takes a step of the
+/// pool's writer.
 pub fn insist<T>(
     tree: &Tree,
     eosl: Gsn,
@@ -59,7 +61,7 @@ pub fn insist<T>(
 
 /// The parts of the log that a restart uses.
 struct Scan {
-    /// The entries behind the redo start of the newest completed checkpoint.
+    /// The entries after the redo start of the newest completed checkpoint.
     entries: Vec<(Gsn, Entry)>,
     rssp: Gsn,
 }
@@ -151,7 +153,7 @@ fn decode(bytes: &[u8]) -> (Gsn, TreeRecord) {
     TreeRecord::decode(bytes).expect("a record")
 }
 
-/// Restarts the tree of a disk. `between` runs before each operation and may take steps of the writer.
+/// Restarts the tree of a disk. Calls `between` before each operation. `between` may take steps of the pool's writer.
 pub fn restart(
     disk: &dyn Disk,
     (shape, frames): (Shape, usize),

@@ -1,4 +1,4 @@
-//! One tree with its disk and its log: work on the tree, and crashes.
+//! One tree with a disk and a log. A [`Run`] changes the tree and crashes it.
 
 use super::log::{Entry, TestLog};
 use super::restart::{Method, Report, insist, restart};
@@ -59,7 +59,7 @@ pub fn rows_of(tree: &Tree, eosl: Gsn, tables: &[TableId]) -> Result<Rows, Error
     Ok(rows)
 }
 
-/// Changes a row in the tree and in the map.
+/// Changes a row in the tree and in the map `rows`.
 pub fn change(
     tree: &Tree,
     log: &TestLog,
@@ -95,7 +95,7 @@ pub fn change(
     Ok(())
 }
 
-/// Counts of the events in all runs.
+/// Counts of events, summed over all runs.
 #[derive(Debug, Default)]
 pub struct Met {
     pub crashes: u64,
@@ -115,7 +115,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Changes rows until a fault strikes or enough rows have changed, and crashes.
+    /// Changes rows until a fault strikes or a random number of steps is done.
     pub fn live(&mut self, tree: &Tree) {
         let mut rows = self.told();
         self.disk.set_plan(FaultPlan {
@@ -152,7 +152,8 @@ impl Run {
                 }
             }
             _ => {
-                // All pages in the pool may be waiting for the log to become stable.
+                // Perhaps all pages in the pool are dirty, and none of them may be written until more of the log is
+                // stable.
                 log.flush(log.unstable() / 2);
                 let late = log.eosl();
                 let stable = if rng.bool() { *eosl } else { late };
@@ -199,7 +200,8 @@ impl Run {
         met.crashes += 1;
     }
 
-    /// Tries every method on a copy, and then restarts the tree itself by one method.
+    /// Restarts by every method, and restores the disk after each. Then restarts by one method, perhaps after restarts
+    /// that a power cut interrupted.
     pub fn restart(&mut self, met: &mut Met) -> Result<Tree, String> {
         let told = self.told();
         for method in METHODS {
@@ -234,7 +236,8 @@ impl Run {
         }
     }
 
-    /// Runs a restart that writes pages from time to time. After `cut` operations of the disk the power is cut.
+    /// Runs a restart that writes pages from time to time. If `cut` is given, cuts the power after that many operations
+    /// of the disk.
     fn with(&mut self, method: Method, cut: Option<u64>) -> Result<(Tree, Report), Error> {
         self.disk.set_plan(FaultPlan {
             cut_after_ops: cut,

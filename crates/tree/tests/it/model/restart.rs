@@ -1,5 +1,5 @@
-//! Restart: every method of redo on a copy. Then one of them on the tree itself, with page writes and crashes in
-//! between.
+//! The model's restart. Every method of redo runs on a copy. Then one method runs on the disk itself, with page writes
+//! and crashes during redo.
 
 use super::world::{Body, LIMITS, Mistake, Op, Page, Pages, ROOT, Split, World, Write, lookup};
 use fastrand::Rng;
@@ -10,10 +10,10 @@ use perdura_tree::dirty_pages::DirtyPages;
 use perdura_tree::monitor::Monitor;
 use std::collections::BTreeMap;
 
-/// Counts of the events in all runs.
+/// Counts of events, summed over all runs.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Operations that a table skipped.
+    /// Operations that a method skipped because of its table of dirty pages.
     pub skipped: u64,
     pub redone: u64,
     /// Restarts that crashed.
@@ -44,14 +44,14 @@ impl Method {
     }
 }
 
-/// An operation or a split behind the redo start.
+/// An operation, a split or a record of the tree in the log.
 enum Event<'a> {
     Op(&'a Op),
     Split(&'a Split),
     Record(TreeRecord),
 }
 
-/// An event for an analysis by pages.
+/// An event for an analysis by page numbers.
 enum Met<'a> {
     Update(Pid, Gsn),
     Writes(&'a Writes),
@@ -59,7 +59,7 @@ enum Met<'a> {
 }
 
 impl World {
-    /// Returns the log entries behind a position in each stream, by number.
+    /// Returns log entries in ascending order of their numbers. `from` has the first position for each stream.
     fn events(&self, from: &[usize]) -> Vec<(Gsn, Event<'_>)> {
         let mut events = Vec::new();
         for (stream, from) in self.streams.iter().zip(from) {
@@ -80,7 +80,7 @@ impl World {
         events
     }
 
-    /// Returns the records of stream 0 from the redo start on.
+    /// Returns the entries of stream 0 from the redo start on.
     fn records(&self) -> Vec<(Gsn, Event<'_>)> {
         let mut from: Vec<usize> = self.streams.iter().map(|s| s.frames.len()).collect();
         from[0] = self.anchor.mark;
@@ -122,8 +122,8 @@ impl World {
         }
     }
 
-    /// Calls `meet` with each event behind the redo start that an analysis by pages uses, in ascending order of
-    /// number.
+    /// Calls `meet` with each event that the analysis of SQL1 or ARIES uses. Omits the redo start and the events before
+    /// it. The events come in ascending order of their numbers.
     fn updates(&self, mut meet: impl FnMut(Met<'_>)) {
         for (gsn, event) in self.events(&self.anchor.begin) {
             match event {
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// Returns the number of the first note in the next life.
+    /// Returns the number that the first note of the next life gets.
     fn next_note(&self) -> u64 {
         let ends = self.records().into_iter().map(|(_, event)| match event {
             Event::Record(TreeRecord::Delta(delta)) => {
@@ -163,7 +163,8 @@ impl World {
         rows
     }
 
-    /// Tries each method, and then begins the next life by one method. This restart may crash a few times.
+    /// Redoes the log by each method on a copy of the disk. Then restarts by one method on the disk itself; this
+    /// restart may crash a few times.
     pub fn restart(&mut self, counts: &mut Counts) -> Result<(), String> {
         let mut rng = self.rng.fork();
         for method in METHODS {
@@ -203,7 +204,7 @@ impl World {
         }
     }
 
-    /// Redoes all operations that a method does not skip. Returns false if a crash interrupted it.
+    /// Redoes all operations that the method does not skip. Returns false if a crash interrupted the redo.
     fn redo(
         &self,
         redo: &mut Redo,
@@ -284,7 +285,7 @@ impl World {
 struct Redo {
     method: Method,
     pages: Pages,
-    /// The monitor that notes the pages that the redo makes dirty. `None`: the redo is only a trial.
+    /// The monitor that notes pages as the redo makes them dirty. `None`: the redo runs on a copy.
     monitor: Option<Monitor>,
     under_way: Option<Write>,
     /// The pages that the redo has written.
@@ -340,7 +341,8 @@ impl Redo {
         }
     }
 
-    /// Begins or ends the write of a page. The whole log of earlier lives is stable.
+    /// Begins or ends the write of a page, or does nothing. `eosl` is the newest number, because the whole log of
+    /// earlier lives is stable.
     fn write_sometimes(&mut self, rng: &mut Rng, eosl: Gsn) {
         if rng.bool() {
             return;
@@ -371,7 +373,7 @@ impl Redo {
         }
     }
 
-    /// Returns the rows that the tree leads to.
+    /// Returns the rows of all leaves that the root names.
     fn state(&self) -> Result<BTreeMap<u8, u32>, String> {
         let mut rows = BTreeMap::new();
         for child in self.pages[&ROOT].rows.values() {

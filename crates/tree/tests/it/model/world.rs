@@ -1,4 +1,4 @@
-//! Normal operation: operations, splits, epochs, page writes, checkpoints, and crashes.
+//! The model's normal operation: operations, splits, epochs, page writes, checkpoints and crashes.
 
 use fastrand::Rng;
 use perdura_base::{Gsn, Pid};
@@ -17,24 +17,25 @@ pub const LIMITS: Limits = Limits {
     written: 8,
 };
 
-/// A mistake in the surroundings of the monitor and the analyses.
+/// A seeded mistake in the model, outside the monitor and the analyses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mistake {
-    /// An operation gets its number, but is noted later, after others.
+    /// An operation gets a number first. The monitor notes the operation later, perhaps after operations with higher
+    /// numbers.
     NumberBesideNote,
-    /// A page counts as written when its write has ended, before the sync.
+    /// The monitor counts a page as written when its write has ended, before the sync.
     WrittenBeforeSync,
-    /// Begin positions are taken after the redo start got its number.
+    /// A checkpoint sets `Anchor::begin`, the positions in the streams, only after the redo start got its number.
     BeginAfterMark,
     /// A page has only one number for operations and changes of structure.
     OneLsn,
-    /// Redo by page does not look at the page's fences.
+    /// A method that finds pages by page number does not check the page's fences.
     NoFences,
-    /// The pages that a restart makes dirty are not noted for the next life.
+    /// A restart drops its notes about the pages that it made dirty. The next restart needs these notes.
     RestartNotNoted,
-    /// A restart does not first make the log durable that it uses.
+    /// A restart uses the log without making it durable first.
     LogNotDurable,
-    /// A restart does not first make the pages durable that it uses.
+    /// A restart uses the pages on disk without making them durable first.
     PagesNotDurable,
 }
 
@@ -55,7 +56,7 @@ impl Mistake {
 pub struct Page {
     pub low: u8,
     pub high: u8,
-    /// In a leaf: the values by key. In the root: the pages by separator.
+    /// The values by key in a leaf; the child page numbers by separator in the root.
     pub rows: BTreeMap<u8, u32>,
     pub plsn: Gsn,
     pub dlsn: Gsn,
@@ -97,11 +98,12 @@ pub enum Body {
 #[derive(Debug, Default)]
 pub struct Stream {
     pub frames: Vec<Body>,
-    /// The number of durable frames.
+    /// Count of durable frames.
     pub synced: usize,
 }
 
-/// A closed epoch: the end of its part in each stream, and the counter of numbers at that time.
+/// A closed epoch. `lens` has the epoch's end position in each stream. `gsn` was the newest number when the epoch
+/// closed.
 #[derive(Debug, Clone)]
 pub struct Ended {
     pub epoch: u64,
@@ -109,11 +111,11 @@ pub struct Ended {
     pub gsn: Gsn,
 }
 
-/// The point at which a restart begins.
+/// The starting point of a restart.
 #[derive(Debug, Clone)]
 pub struct Anchor {
     pub rssp: Gsn,
-    /// By stream, the position from which on operations are behind the redo start.
+    /// In each stream, the first position that may have an operation after the redo start.
     pub begin: Vec<usize>,
     /// The position of the redo start in stream 0.
     pub mark: usize,
@@ -148,7 +150,7 @@ pub struct World {
     pub eosl: Gsn,
     pub next_pid: u32,
     pub memory: Pages,
-    /// The pages that reads of the disk return. `safe` has those that survive a power cut.
+    /// The pages that reads of the disk return. `safe` has the pages that survive a power cut.
     pub disk: Pages,
     pub safe: Pages,
     pub issued: Vec<Write>,
@@ -156,7 +158,7 @@ pub struct World {
     pub monitor: Monitor,
     pub anchor: Anchor,
     checkpoint: Option<Checkpoint>,
-    /// Operations that have a number but are not yet noted.
+    /// Numbered operations that the monitor has not noted yet.
     pending: VecDeque<Op>,
     pub tells: Tells,
 }
@@ -210,7 +212,7 @@ impl World {
         self.mistake == Some(mistake)
     }
 
-    /// Takes some steps of a life.
+    /// Takes a random number of random steps.
     pub fn live(&mut self) {
         let steps: [(Step, u32); 12] = [
             (World::transact, 20),
@@ -369,7 +371,8 @@ impl World {
         }
     }
 
-    /// Updates EOSL, with a delay.
+    /// Raises EOSL (the end of the stable log) to the end of the newest durable epoch. Before this step, EOSL may be
+    /// lower.
     fn hear_eosl(&mut self) {
         let durable = self.cuts.iter().rfind(|ended| ended.epoch <= self.durable);
         if let Some(ended) = durable {
@@ -398,7 +401,7 @@ impl World {
         self.issued.push(Write { pid, page, copied });
     }
 
-    /// Ends a write. Reads return the new page, but a power cut may still lose it.
+    /// Ends a write. Reads of the disk now return the new page, but a power cut may still lose it.
     fn complete(&mut self) {
         if self.issued.is_empty() {
             return;
@@ -484,8 +487,8 @@ impl World {
         }
     }
 
-    /// Crashes by a kill, after which all that was written is on disk, or by a power cut. The log ends with the
-    /// newest epoch that is then whole in every stream.
+    /// Crashes by a kill or by a power cut. A kill keeps all completed page writes. The log ends with the newest epoch
+    /// that is whole in every stream after the crash.
     pub fn crash(&mut self) -> Result<(), String> {
         let is_killed = self.rng.u8(..10) < 4;
         for write in std::mem::take(&mut self.issued) {
@@ -530,7 +533,7 @@ impl World {
         Ok(())
     }
 
-    /// Cuts the power. Of each page with unsynced writes, one of its versions is left.
+    /// Cuts the power. A page with unsynced writes keeps one of its versions.
     pub fn lose_pages(&mut self) {
         for write in std::mem::take(&mut self.unsynced) {
             if self.rng.bool() {

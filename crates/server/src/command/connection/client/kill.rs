@@ -1,4 +1,4 @@
-//! CLIENT KILL, in its old form (an address) and its new one (filters).
+//! CLIENT KILL, in the old form (an address) and the new form (filters).
 
 use super::list::Kind;
 use crate::command::{After, Cx, SYNTAX};
@@ -81,8 +81,8 @@ fn parse<'a>(cx: &Cx<'_>, args: &Args<'a>) -> Result<(Filter<'a>, bool), String>
     Ok((filter, skip_me))
 }
 
-/// Ends the clients that a filter matches, and returns their number. If the requesting client is
-/// among them, its reply is sent first.
+/// Disconnects the clients that a filter matches, and returns their number. If the client that sent the request is
+/// one of them, it gets its reply first.
 fn end(cx: &mut Cx<'_>, filter: &Filter<'_>, skip_me: bool) -> u64 {
     let others = cx.state.connections.iter().map(|(_, c)| &c.session);
     let taken: Vec<_> = others

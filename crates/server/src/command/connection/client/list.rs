@@ -101,7 +101,7 @@ fn filter(args: &Args<'_>) -> Result<Filter, String> {
     Err(String::from(SYNTAX))
 }
 
-/// The buffers of a client, and whether it waits.
+/// The buffers of a client, and whether the client waits.
 #[derive(Default)]
 struct Load {
     input_bytes: usize,
@@ -114,7 +114,7 @@ struct Load {
     tracking: Option<Told>,
 }
 
-/// The settings by which a client is informed of changes: see [`crate::tracking`].
+/// A client's settings for CLIENT TRACKING: see [`crate::tracking`].
 struct Told {
     broken: bool,
     broadcasts: bool,
@@ -149,8 +149,8 @@ impl Load {
         }
     }
 
-    /// Returns the load of the client whose request runs. Its input is in a buffer that all clients
-    /// share, so no free input space is counted for it.
+    /// Returns the load of the client whose request is running. The client's input is in a buffer that all clients
+    /// share, so the buffer's free space is not counted for the client.
     fn running(cx: &Cx<'_>, args: &Args<'_>) -> Load {
         Load {
             input_bytes: cx.session.unread,
@@ -161,8 +161,8 @@ impl Load {
         }
     }
 
-    /// Returns the memory that the client takes, bytes. Only the arguments of a waiting client are
-    /// added: all others lie in the input, which is counted already.
+    /// Returns the memory that the client takes, bytes. Arguments are added only for a waiting client. Any
+    /// other client's arguments are part of the input, which is counted already.
     fn bytes(&self, block_bytes: usize) -> usize {
         let buffers = self.input_bytes + self.input_free + self.output_room.max(self.output_bytes);
         let arguments = if self.waits { self.argument_bytes } else { 0 };
@@ -192,8 +192,7 @@ fn flags(session: &Session, load: &Load) -> String {
     }
 }
 
-/// Returns the line of a client with zeros for its buffers, for callers that only identify the
-/// client.
+/// Returns a client's line, with zeros instead of the sizes of its buffers. The line only identifies the client.
 pub(crate) fn line(session: &Session, now: Instant) -> String {
     describe(session, now, Load::default())
 }

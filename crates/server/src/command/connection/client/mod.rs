@@ -1,4 +1,4 @@
-//! CLIENT: settings of a connection, and information about it and the other connections.
+//! CLIENT: settings of a connection, and information about all connections.
 
 mod kill;
 mod list;
@@ -89,8 +89,8 @@ fn on_or_off(word: &[u8]) -> Option<bool> {
     (on || word.eq_ignore_ascii_case(b"OFF")).then_some(on)
 }
 
-/// Fails if a client's name contains anything but printable ASCII, or a space. It would break the
-/// line of CLIENT LIST.
+/// Fails if a client's name contains a space or a character outside printable ASCII. Such a character would
+/// break the line of CLIENT LIST.
 pub(crate) fn check_name(name: &[u8]) -> Result<(), &'static str> {
     if name.iter().all(|b| (b'!'..=b'~').contains(b)) {
         Ok(())

@@ -1,7 +1,7 @@
 //! CLIENT RECEIPT: the receipt for a client's newest write.
 //!
-//! A receipt states the durability that the write has when the command runs, or the durability that
-//! the reply waits for if that is higher. So the receipt is true when it arrives.
+//! A receipt states the higher of two durabilities: the write's durability when the command runs, and the
+//! durability that the reply waits for. So the receipt is true when it arrives.
 
 use crate::command::Cx;
 use crate::engine::{Durability, Epoch};
@@ -16,8 +16,8 @@ pub(super) fn receipt(cx: &mut Cx<'_>) {
     if epoch == Epoch(0) {
         return cx.out.null();
     }
-    // A later command of a MULTI block may change the client's choice before the block's reply is
-    // sealed.
+    // The durability is read here, because a later command of a MULTI block may change it before the block's
+    // reply is sealed.
     let waits_for = cx.session.durability;
     let mut durability = Durability::highest(epoch, db.reached()).max(waits_for);
     if armed(Flaw::ReceiptRoundedUp) {

@@ -27,7 +27,7 @@ pub(super) fn tracking(cx: &mut Cx<'_>, args: &Args<'_>) {
     }
 }
 
-/// Returns the wanted settings, and whether both OPTIN and OPTOUT were given.
+/// Returns the wanted settings, and whether OPTIN was given together with OPTOUT.
 fn options<'a>(cx: &Cx<'_>, args: &Args<'a>) -> Result<(Wanted<'a>, bool), String> {
     let mut wanted = Wanted::default();
     let (mut opt_in, mut opt_out) = (false, false);
@@ -74,7 +74,7 @@ fn seat_of(cx: &Cx<'_>, id: u64) -> Option<Seat> {
     seats.find(|seat| seat.id == id)
 }
 
-/// Refuses options that exclude each other or contradict the client's earlier choice.
+/// Refuses conflicting options, and options that contradict the client's earlier choice.
 fn check(cx: &Cx<'_>, wanted: &Wanted<'_>, both: bool) -> Result<(), String> {
     let Wanted {
         broadcast, reads, ..

@@ -1,6 +1,6 @@
-//! Writes with a deadline that has passed already, and writes of values that are there already. The
-//! tests check what WATCH, tracking clients and listeners see, and the receipts. They expect the
-//! behaviour of Redis 7.0.15, except for receipts, which Redis does not have.
+//! Tests of two kinds of writes: with a deadline in the past, and with an unchanged value. The tests check the
+//! receipts. They also check the effects on WATCH, on tracking clients, and on clients that listen to events. The
+//! expected effects are those of Redis 7.0.15, which has no receipts.
 
 use super::{ask, leave, newcomer, owed, ready, sync, word_of};
 use crate::engine::Epoch;
@@ -9,8 +9,8 @@ use crate::testbed::Testbed;
 
 const WRITER: usize = 0;
 
-/// Each row: whether the key exists before, the request, and the events that are published. An
-/// event means that the key has changed.
+/// Requests that write a key, each with a flag and the events that the request causes. The flag is true if the key
+/// exists before the request. An event means that the key has changed.
 const WRITES: &[(bool, &str, &[&str])] = &[
     (
         false,
@@ -121,8 +121,8 @@ fn a_key_that_is_gone_at_once_has_changed_for_all_who_observe_it() {
     }
 }
 
-/// Each row: a request, and whether it counts as a write of its client. Writing a value that is
-/// there already counts.
+/// Each row: a request, and whether it counts as a write of its client. A request that writes an unchanged value
+/// counts, too.
 const RECEIPTS: &[(&str, bool)] = &[
     ("SET k old", true),
     ("SET k old KEEPTTL", true),
@@ -180,7 +180,7 @@ fn a_client_that_writes_what_is_there_already_gets_a_receipt() {
         .checkpoint()
         .expect("all is durable");
     drop(state);
-    // Writes before this opening of the database count as writes at the opening.
+    // The database is opened again. Earlier writes now count as writes at the time of the opening.
     let mut state = ready(&around, dir.path());
     state.reached = state.db().expect("a database").reached();
     assert!(state.reached.at(crate::engine::Rung::Disk) > Epoch(0));

@@ -24,7 +24,7 @@ enum Then {
 
 use Then::{NoGroup, Served, Unblocked, Waits};
 
-/// Requests, several separated by `;`, and their effect on the waiting consumer of group `g` of
+/// Each row: one or more requests, separated by `;`, and their effect on the waiting consumer of group `g` of
 /// stream `s`.
 const WAYS: &[(&str, Then)] = &[
     ("DEL s", Unblocked),
@@ -107,7 +107,7 @@ const WAYS: &[(&str, Then)] = &[
     ),
 ];
 
-/// Commands that write and neither remove nor replace a stream.
+/// Commands that write, but never remove or replace a stream.
 const NEVER: &[&str] = &[
     "append",
     "bitfield",
@@ -177,7 +177,7 @@ const NEVER: &[&str] = &[
     "zremrangebyscore",
 ];
 
-/// The keys besides the stream.
+/// Requests that create the stream `s` and all other keys.
 const KEYS: &[&str] = &[
     "XGROUP CREATE s g $ MKSTREAM",
     "XADD filled 1-1 f v",
@@ -190,7 +190,7 @@ const KEYS: &[&str] = &[
     "GEOADD places 13 38 p",
 ];
 
-/// Sends requests one after the other, each until its command has ended.
+/// Sends the requests of `lines` one at a time. Each command ends before the next request is sent.
 fn say(state: &mut State, client: usize, lines: &str) {
     for line in lines.split(';') {
         let words: Vec<Vec<u8>> = line

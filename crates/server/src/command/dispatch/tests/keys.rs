@@ -1,4 +1,4 @@
-//! A command whose list of keys is wrong.
+//! A test of a command that writes two keys and declares only one.
 
 use super::{ask, ready};
 use crate::acl::User;
@@ -9,8 +9,7 @@ use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
 use crate::testbed::Testbed;
 
-/// Writes its first argument, which it declares as a key, and its second, which it does not
-/// declare.
+/// Writes two keys: the first argument, which the command declares, and the second, which it does not declare.
 fn overwrite(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) -> Done {
     data.tx.put(data.table, args.at(1), b"new", None)?;
     data.tx.put(data.table, args.at(2), b"new", None)?;

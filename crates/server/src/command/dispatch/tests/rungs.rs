@@ -1,5 +1,4 @@
-//! Tests of the rungs of durability that replies wait for when two clients have chosen different
-//! ones, and of receipts.
+//! Tests of receipts, and of the durability that replies wait for if two clients have chosen different rungs.
 
 use super::{ask, notices, opened, ready, send};
 use crate::engine::{Durability, Options, Receipt};
@@ -8,11 +7,11 @@ use crate::testbed::{self, Testbed};
 use perdura_base::flaw::Flaw;
 use std::time::{Duration, Instant};
 
-/// The client that gets messages because of [`SENDER`]'s commands, and that other client.
+/// The client that gets messages. The commands of the client [`SENDER`] cause them.
 const RECEIVER: usize = 0;
 const SENDER: usize = 1;
 
-/// Returns pairs of different rungs.
+/// Returns all pairs of different durabilities.
 fn pairs() -> impl Iterator<Item = [Durability; 2]> {
     let all = Durability::ALL;
     let pair = move |one| all.map(|other| [one, other]);
@@ -21,8 +20,7 @@ fn pairs() -> impl Iterator<Item = [Durability; 2]> {
         .filter(|[one, other]| one != other)
 }
 
-/// Checks that the messages that the sender causes wait for the rung that the *receiver* has
-/// chosen.
+/// Checks that messages caused by the sender wait for the *receiver's* chosen rung.
 fn waits_for_the_receivers_rung(prepare: &[&str], cause: &[&str]) {
     for [receivers, senders] in pairs() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -115,7 +113,7 @@ fn a_session_begins_with_the_configured_rung_and_goes_back_to_it() {
     assert_eq!(send(&mut state, index, "SET k v"), Some(Durability::Mirror));
 }
 
-/// Makes a server whose log is written at most once a second.
+/// Makes a server that writes the log at most once a second.
 fn slow(around: &Testbed, dir: &std::path::Path) -> State {
     let mut options = Options::new(dir.join("data"));
     options.segment_bytes = 4 << 20;
@@ -123,8 +121,8 @@ fn slow(around: &Testbed, dir: &std::path::Path) -> State {
     opened(around, options)
 }
 
-/// Lets a client at `mem` write just after the log was written, so that its write is not logged for
-/// a while.
+/// Sets a client's durability to `mem`, and lets the client write just after the log was written. So the client's write
+/// is not logged for a while.
 fn write_and_see_it_wait(state: &mut State, client: usize) {
     send(state, client, "CLIENT DURABILITY mem");
     let db = state.db().expect("a database").clone();
@@ -141,7 +139,7 @@ fn write_and_see_it_wait(state: &mut State, client: usize) {
     send(state, client, "SET k w");
 }
 
-/// Returns the receipt for a client's newest write, and the rung that the reply waits for.
+/// Returns the receipt for a client's newest write, and the durability that the reply waits for.
 fn receipt(state: &mut State, client: usize) -> (Receipt, Option<Durability>) {
     let mut connection = state.connections.take(client).expect("a client");
     connection.take(state, b"CLIENT RECEIPT\r\n");
@@ -207,7 +205,8 @@ fn a_receipt_names_what_is_reached_or_what_its_reply_waits_for() {
     assert_eq!(ask(&mut state, 0, &["CLIENT", "RECEIPT"]), "$-1\r\n");
 }
 
-/// The reply of a block is sealed after its last command, when the client has already chosen less.
+/// The reply of a block is sealed after the block's last command. Here the last command chooses a lower
+/// durability.
 #[test]
 fn a_receipt_in_a_block_waits_for_its_rung_although_the_client_then_chooses_less() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -239,7 +238,7 @@ fn every_kind_of_write_counts_for_a_receipt() {
         &[&["FLUSHALL"]],
     ];
     for write in writes {
-        // Each write gets a later epoch than the one before.
+        // Each write gets a later epoch than the previous write.
         state
             .db()
             .expect("a database")
@@ -252,8 +251,8 @@ fn every_kind_of_write_counts_for_a_receipt() {
         assert!(epoch > last, "{write:?}: {epoch} after {last}");
         last = epoch;
     }
-    // Another client's push ends the wait of BLPOP, which then counts as a write of the waiting
-    // client.
+    // Another client's push ends the wait of BLPOP. Then BLPOP counts as a write of the client that
+    // waited.
     ask(&mut state, 0, &["BLPOP", "list", "0"]);
     state
         .db()
@@ -269,7 +268,7 @@ fn waitdur(state: &mut State, client: usize, args: &[&str]) -> String {
     ask(state, client, &[&["WAITDUR"], args].concat())
 }
 
-/// Does the work of the loop as it is due after `later`, and returns the client's replies.
+/// Does the loop's work as if the time `later` had passed, and returns the client's replies.
 fn after(state: &mut State, client: usize, later: Duration) -> String {
     state.reached = state.db().expect("a database").reached();
     state.end_rung_waits(Instant::now() + later);

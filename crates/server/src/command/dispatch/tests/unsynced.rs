@@ -1,6 +1,6 @@
-//! No reply shows another client's write before that write is durable. With all syncs blocked, a
-//! second client sends each command of the table after a first client's changes. A reply that
-//! differs from the reply before the changes must wait.
+//! Tests that no reply shows another client's write before the write is durable. All syncs are blocked.
+//! One client makes changes, and then another client sends each of the [`REQUESTS`]. If the reply differs from the
+//! reply before the changes, it must wait.
 
 use super::{LIBRARY, ask, call, finish_jobs, leave, newcomer, owed, ready, sync, word_of};
 use crate::command::steps::Steps;
@@ -14,8 +14,7 @@ use std::collections::BTreeSet;
 
 const WRITER: usize = 0;
 
-/// Commands that run outside of transactions and whose replies wait for no write, each with the
-/// reason.
+/// Commands that run outside of transactions and whose replies wait for no write. Each row ends with the reason.
 const APART: &[(&str, &str)] = &[
     (
         "exec info wait waitaof waitdur client",
@@ -47,7 +46,8 @@ const APART: &[(&str, &str)] = &[
     ),
 ];
 
-/// Requests of each command that may show data, several separated by `;`. The last reply counts.
+/// Requests for each command with a reply that may show data. A row may hold several requests, separated by `;`. Only
+/// the last reply is compared.
 const REQUESTS: &[&str] = &[
     "APPEND t v",
     "BITCOUNT t",
@@ -295,7 +295,8 @@ const BEFORE: &[&str] = &[
     "FUNCTION LOAD $mine",
 ];
 
-/// The changes of the other client. True: commands that write are tested after the change, too.
+/// The changes, each with a flag. After every change, the commands that only read are tested. If the flag is true, the
+/// commands that write are tested, too.
 const CHANGES: &[(&str, bool)] = &[
     ("DEL n t e h l s z x geo hll ; FUNCTION DELETE mine", true),
     (
@@ -324,7 +325,7 @@ const CHANGES: &[(&str, bool)] = &[
     ),
 ];
 
-/// Sends requests. Returns the reply to the last one, and the durability that it waits for.
+/// Sends requests. Returns the last reply, and the durability that the last reply waits for.
 fn say(state: &mut State, client: usize, lines: &str) -> (String, Option<Durability>) {
     let mut last = (String::new(), None);
     for line in lines.split(" ; ") {
@@ -408,8 +409,8 @@ fn replies_before(state: &mut State) -> Vec<String> {
     before
 }
 
-/// Sends all requests after a change that is not durable. Returns the requests whose replies show
-/// the change too early.
+/// Sends requests after a change that is not durable. Requests that write are sent only if `with_writes` is true.
+/// Returns the requests whose replies show the change too early.
 fn shown(state: &mut State, change: &str, before: &[String], with_writes: bool) -> Vec<String> {
     let mut shown = Vec::new();
     let mut is_set = false;
