@@ -61,6 +61,11 @@ crash mixed "${PERDURA_MIXED_RUNS:-2000}"
 crash archive "${PERDURA_ARCHIVE_RUNS:-3000}"
 crash mirror "${PERDURA_MIRROR_RUNS:-2000}"
 
+step "three figures of the papers: no verdict is worse than the recorded one"
+for figure in 000-volume 001-bytes 002-fig2b; do
+    "$PERDURA" reproduce "$figure" --recorded docs/papers --out "${CARGO_TARGET_DIR:-target}/figures"
+done
+
 step "the book: pictures, pages and links"
 scripts/book.sh
 

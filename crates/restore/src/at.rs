@@ -1,10 +1,10 @@
 //! The moment to restore, as an operator gives it: an epoch, a time, or a span before the archive's end.
 //!
-//! The archive counts in epochs; clock times are translated into epochs. Each run lists at most a thousand *moments*:
-//! epochs with the wall-clock time at which they were closed. A time means the last listed moment that is not later
-//! than the time. If the clock was set back, it counts as stopped until it has caught up, so a later moment never has
-//! an earlier time. The archiver writes moments by this rule. Moments that another build wrote are corrected by it when
-//! they are read.
+//! The archive counts in epochs; clock times are translated into epochs. Each run lists at most a thousand *moments*. A
+//! moment is a closed epoch with the wall-clock time of the close. A time refers to the last listed moment up to that
+//! time. If the clock was set back, moments keep the highest time so far until the clock has passed it. So a later
+//! moment never has an earlier time. The archiver writes moments by this rule. Moments of a build without the rule are
+//! corrected when they are read.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", section 3.2, restores to the end of the log. An earlier point in time
@@ -24,11 +24,11 @@ use crate::listed::Listed;
 /// A moment, as an operator gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// After all commits of this epoch and before those of the next.
+    /// The end of this epoch.
     Epoch(Epoch),
     /// A reading of the clock, microseconds since 1970.
     Time(u64),
-    /// A number of microseconds before the last moment of the archive.
+    /// A span before the last moment of the archive, microseconds.
     BeforeEnd(u64),
 }
 
@@ -63,8 +63,8 @@ impl fmt::Display for At {
     }
 }
 
-/// Collects facts about moments that are visited in order: the first moment, the last, and the last that is not later
-/// than a given time.
+/// A summary of moments that are visited in order: the first moment, the last moment, and the last moment up to a given
+/// time.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
     first: Option<Moment>,
@@ -95,7 +95,8 @@ impl Timeline {
         self.last = Some(moment);
     }
 
-    /// Returns the last visited moment that is not later than the time. Fails if the time lies outside the moments.
+    /// Returns the last visited moment that is not later than `time_us`. Fails unless `time_us` is between the first
+    /// and the last visited moment. `at` is for the error's text.
     fn at(&self, at: At, time_us: u64) -> Result<Moment> {
         let (Some(first), Some(last)) = (self.first, self.last) else {
             return Err(Error::Usage(
@@ -122,8 +123,8 @@ fn of_run(run: &Run) -> impl Iterator<Item = Moment> + '_ {
     run.moments().list().iter().copied()
 }
 
-/// Visits the moments of an archive, then those of the runs that follow it, in order. Only one run of the archive is
-/// open at a time.
+/// Calls `each` with every moment, in order: first the moments of an archive, then the moments of the runs in `tail`.
+/// Opens only one run of the archive at a time.
 fn walk(store: &Store, tail: &[Arc<Run>], mut each: impl FnMut(Moment)) -> Result<()> {
     if let Some(moments) = of_backups(store)? {
         moments.into_iter().for_each(each);
@@ -155,14 +156,14 @@ pub(crate) fn last_listed(store: &Store) -> Result<Option<Moment>> {
     last.transpose()
 }
 
-/// Returns the moments of a database that has moments only at its backups. `None`: the runs of the database have
-/// moments too.
+/// Returns the moments of a database that has moments only at its backups. Returns `None` if the runs of the database
+/// have moments too.
 fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
     let manifest = store.manifest();
     let mut moments: Vec<Moment> = Vec::new();
     let mut is_ordered = false;
     for id in manifest.backups() {
-        // A backup that cannot be opened gives no moment. The restore reports it later, when it chooses a backup.
+        // A backup that cannot be opened gives no moment. The restore reports the backup later, when it chooses one.
         let Ok(backup) = store.open_backup(id) else {
             continue;
         };
@@ -177,18 +178,19 @@ fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
 }
 
 impl At {
-    /// Returns the epoch that `self` means in an archive and the runs that follow it.
+    /// Returns the epoch of `self`. A time is looked up in the moments of an archive and of the runs in
+    /// `tail`. These runs follow the archive's runs.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a time that is not between the first and the last moment; the error names both. Those of a
-    /// run that cannot be opened.
+    /// [`Error::Usage`] for a time that is not between the first and the last moment; the error names these moments.
+    /// The errors of opening a run.
     pub fn resolve(self, store: &Store, tail: &[Arc<Run>]) -> Result<Epoch> {
         let time_us = match self {
             At::Epoch(epoch) => return Ok(epoch),
             At::Time(us) => us,
             At::BeforeEnd(us) => {
                 let last = last_of(store, tail)?;
-                // A time before the first moment is refused below, with an error that names the range.
+                // A time before the first moment is refused below. The error names the first and the last moment.
                 last.map_or(0, |last| last.wall_us).saturating_sub(us)
             }
         };
@@ -200,8 +202,8 @@ impl At {
     }
 }
 
-/// Returns about the time at which an epoch was closed: the time of the last moment up to it that these runs list.
-/// `None`: they list none.
+/// Returns an epoch's approximate closing time: the time of the last moment up to `epoch` that `runs` list. Returns
+/// `None` if `runs` list no moment up to `epoch`.
 pub(crate) fn wall_of(runs: &[Arc<Run>], epoch: Epoch) -> Option<u64> {
     let moments = runs.iter().flat_map(|run| run.moments().list());
     let up_to = moments.filter(|moment| moment.epoch <= epoch);

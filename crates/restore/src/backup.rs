@@ -1,10 +1,10 @@
 //! Copies the newest image to an archive, as a *backup*.
 //!
-//! The copy is a machine. A step reads pages that lie side by side in the image, checks each page against the image's
-//! directory, and passes the pages to the backup's writer. The checkpoint after the next may overwrite the image during
-//! the copy, unless the caller [holds](perdura_recovery::checkpoint::Pin) the image. If the image is overwritten, a
-//! page does not match the directory that the copy has read. The copy then ends with an error, the copied part is given
-//! up, and no file has the backup's name.
+//! The copy is made in steps. A step reads adjacent pages of the image, checks each page against the image's directory,
+//! and passes the pages to the backup's writer. If two checkpoints run during the copy, the second may overwrite the
+//! image, unless the caller [holds](perdura_recovery::checkpoint::Pin) the image. If the image is overwritten, a page
+//! does not match the directory that the copy has read. The copy then ends with an error and discards the copied pages.
+//! No file gets the backup's name.
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 2: full backups. Here a backup
@@ -26,7 +26,7 @@ use perdura_recovery::image::{
 };
 use perdura_recovery::{Anchor, Disks};
 
-/// The most pages that a step reads.
+/// The maximum number of pages that a step reads.
 const STEP_PAGES: usize = 64;
 
 /// Returns the header of an empty backup: the state before the first epoch.
@@ -57,7 +57,7 @@ pub struct BackupCopy {
     writer: Option<BackupWriter>,
     tail: Option<BackupTail>,
     partition: PartitionId,
-    /// The pages of the current partition. `copied` is how many of them have been copied.
+    /// The pages of the current partition. The first `copied` pages have been copied.
     pages: Vec<(u32, DirEntry)>,
     copied: usize,
     /// The number of pages copied so far, in all partitions.
@@ -69,8 +69,8 @@ impl BackupCopy {
     /// Begins a copy of the newest image that the anchor names, into the existing folder `dir` of the archive.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is no image yet, or if the build that made it did not note its lowest epoch; damage of
-    /// the image; the disks'.
+    /// [`Error::Usage`] if there is no image yet. [`Error::Usage`] if the image was made by an older build, which did
+    /// not record the image's lowest epoch. Damage of the image. Errors of the disks.
     pub fn begin(
         disks: &Disks,
         anchor: Arc<Anchor>,
@@ -129,17 +129,17 @@ impl BackupCopy {
     /// Gives up the copy and removes its file, unless the file is complete.
     ///
     /// # Errors
-    /// The disk's. Then the next holder of the right to make backups removes the file.
+    /// Errors of the disk. The file then remains until the next process that has the right to make backups removes it.
     pub fn abandon(self) -> Result<()> {
         self.writer.map_or(Ok(()), BackupWriter::abandon)
     }
 
-    /// Takes a step: at most one read, and the writes of the pages that were read. The backup exists once this has
+    /// Takes a step: at most one read, and the writes of the pages that were read. The backup exists once a step has
     /// returned [`Progress::Done`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a page that does not match the image's directory; the disks'. After an error the copy is
-    /// given up.
+    /// [`Error::Corrupt`] for a page that does not match the image's directory; errors of the disks. After an error the
+    /// copy is given up.
     pub fn step(&mut self) -> Result<Progress<BackupSummary>> {
         if let Some(tail) = &mut self.tail {
             return tail.step();

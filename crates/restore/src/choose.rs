@@ -1,9 +1,9 @@
-//! Chooses the backup of the archive that a restore begins with.
+//! Chooses which of the archive's backups a restore begins with.
 //!
-//! The nearest backup before the moment needs the fewest runs. A later backup can be used too, because records can be
-//! taken out of its pages. A backup that cannot be opened is passed over: an older backup and more runs give the same
-//! state. An archive with the whole log of the database needs no backup: its runs lead from an empty database to every
-//! moment.
+//! The nearest backup before the moment to restore needs the fewest runs. A backup after that moment can be used, too:
+//! the restore can remove the records after the moment from the backup's pages. A backup that cannot be opened is
+//! skipped. The restore can begin with an older backup instead, but then needs more runs. An archive with the whole log
+//! of the database needs no backup: its runs lead from an empty database to every moment.
 
 use std::sync::Arc;
 
@@ -23,16 +23,16 @@ use crate::plan::RestorePlan;
 use crate::reach::Reach;
 use crate::scratch::Scratch;
 
-/// The archive and the further runs that a database can be restored from, and limits on their use.
+/// The sources of a restore: an archive and the runs after it, with limits on their use.
 pub struct Sources<'a> {
     /// The archive.
     pub store: &'a Store,
-    /// Runs that follow the archive's: see [`read_tail`](crate::read_tail).
+    /// Runs that follow the archive's runs: see [`read_tail`](crate::read_tail).
     pub tail: Vec<Arc<Run>>,
-    /// A folder in which the restore may make runs. `None`: all needed runs are read at the same time, however many
-    /// there are.
+    /// A folder for the runs that the restore merges. `None`: the restore merges no runs, and reads all needed runs
+    /// simultaneously.
     pub scratch: Option<Scratch>,
-    /// The most runs that are read at the same time, at least 2.
+    /// The maximum number of runs that the restore reads simultaneously, at least 2.
     pub runs_max: usize,
     /// Backups that were found damaged and must not be used.
     pub without: Vec<BackupId>,
@@ -51,8 +51,8 @@ impl Sources<'_> {
         }
     }
 
-    /// Returns the plan to restore the state of `target`, or the last state. Calls `passed_over` with each backup that
-    /// cannot be used, and the reason.
+    /// Returns the plan to restore the state of `target`, or the last state if `target` is `None`. Calls `passed_over`
+    /// with each backup that cannot be used, and the reason.
     ///
     /// # Errors
     /// [`Error::Usage`] if the archive has no backup; otherwise the reason why the nearest backup cannot be used.
@@ -85,7 +85,7 @@ impl Sources<'_> {
         runs.extend(self.tail.iter().cloned().map(Listed::Open));
         let last = runs.last().map(|run| run.id().epochs.last());
         let wanted = target.or(last).unwrap_or_default();
-        // Backups before the moment come first, then those after it; in both groups the nearest comes first.
+        // Backups before the moment come first, then backups after it. In both groups the nearest backup comes first.
         backups.sort_by_key(|id| {
             let is_behind = id.end > wanted;
             (is_behind, id.end.0.abs_diff(wanted.0))
@@ -105,8 +105,7 @@ impl Sources<'_> {
                 }
             }
         }
-        // An archive without runs does not even have the first write, so a restore without a backup would make an empty
-        // database.
+        // An archive without runs has no write at all, so a restore without a backup would make an empty database.
         if !runs.is_empty()
             && let Some(empty) = beginning(self.store)?
             && let Ok(plan) = self.plan_from(empty, &runs, target, 0)
@@ -135,8 +134,8 @@ impl Sources<'_> {
         let mut listed_us = None;
         for run in runs.iter().rev() {
             let epochs = run.id().epochs;
-            // The last listed moment up to the target, whose time is reported, is usually in the target's run, and
-            // otherwise in an earlier run.
+            // The report has the time of the last listed moment up to the target. That moment is in the target's run,
+            // or else in an earlier run.
             if epochs.begin <= reach.target && listed_us.is_none() {
                 listed_us = wall_of(&[run.open(self.store)?], reach.target);
             }
@@ -180,7 +179,7 @@ impl Sources<'_> {
         );
         let mut plan = RestorePlan::of(backup, &reach, opened, listed_us);
         plan.scratch.clone_from(&self.scratch);
-        // Of the needed runs, those that are no longer in the list were merged.
+        // The needed runs that are no longer in the list were merged.
         let made = needed.iter().filter(|run| matches!(run, Listed::Merged(_)));
         plan.runs_merged = before - needed.len() + made.count();
         Ok(plan)
@@ -188,8 +187,8 @@ impl Sources<'_> {
 }
 
 impl RestorePlan {
-    /// Returns the plan to restore the state of `target`, or the last state that an archive holds. Calls `passed_over`
-    /// with each backup that cannot be used, and the reason.
+    /// Returns the plan to restore the state of `target`, or the archive's last state if `target` is `None`. Calls
+    /// `passed_over` with each backup that cannot be used, and the reason.
     ///
     /// # Errors
     /// As [`Sources::plan`].
@@ -207,8 +206,8 @@ impl RestorePlan {
         usize::from(self.backup.header().streams)
     }
 
-    /// Returns the plan's backup if the error says that the backup is damaged, otherwise `None`. A restore that failed
-    /// with such an error may begin again, in another directory, with a plan without this backup.
+    /// Returns the plan's backup if `error` reports damage of that backup, otherwise `None`. If the backup is damaged,
+    /// the caller may make a plan without it, and restore into a new directory.
     #[must_use]
     pub fn is_of_backup(&self, error: &Error) -> Option<BackupId> {
         match error {
@@ -224,8 +223,8 @@ impl RestorePlan {
     }
 }
 
-/// Returns a backup of the state before the first epoch, if the archive has all runs since then and describes the
-/// database.
+/// Returns an empty backup: the state before the first epoch. Returns `None` if the archive lacks the anchor of the
+/// database or any run since the first epoch.
 pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     let manifest = store.manifest();
     let anchor = manifest.anchor()?.map(Anchor::of).transpose()?;
@@ -245,11 +244,11 @@ pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     Ok(Some(Arc::new(empty)))
 }
 
-/// The epoch from which a database may have key-addressed tables, as far as its archive shows it. The log has changes
-/// of these tables that are in no run.
+/// The last epoch at which the database had no key-addressed tables, according to the archive's backups. Some changes
+/// of such tables are in the log, but in no run.
 struct TablesSince {
-    /// The highest end of the backups that were made before the database had such tables. Up to that epoch the runs
-    /// have all changes. `None`: the anchor declares no frames of such tables.
+    /// The highest end epoch among the backups that have no key-addressed tables; 0 if there is no such backup. The
+    /// runs have all changes up to that epoch. `None`: the database has no key-addressed tables.
     plain_end: Option<Epoch>,
 }
 
@@ -260,7 +259,7 @@ impl TablesSince {
         if anchor.is_none_or(|anchor| anchor.archive() != Archived::Carried) {
             return Ok(TablesSince { plain_end: None });
         }
-        // A damaged backup is skipped here. It is reported when the plan comes to it.
+        // A backup that cannot be opened is skipped here. The plan reports it when it tries that backup.
         let backups = manifest
             .backups()
             .filter_map(|id| store.open_backup(id).ok());
@@ -271,7 +270,7 @@ impl TablesSince {
         })
     }
 
-    /// Fails if changes between this backup and the target may be missing from the runs.
+    /// Fails if the runs may lack changes between this backup and the target.
     fn check(&self, backup: &Backup, target: Epoch) -> Result<()> {
         let is_plain = backup.header().archive() == Archived::Runs;
         let beyond = self.plain_end.filter(|end| is_plain && *end < target);

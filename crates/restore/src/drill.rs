@@ -1,10 +1,10 @@
-//! A drill: compares a database that was restored on trial with digests that are known without the restore.
+//! A drill: compares a trial restore's database with digests computed without the restore.
 //!
-//! The expected digest of the archive's last epoch is computed as follows. It is the digest of the image that was
-//! proven last, which the database itself has computed, XOR the digests of all records that the image does not reflect.
-//! Without such an image it is the backup's digest, XOR those of the records that the backup does not reflect. The
-//! digest of the restored database is that of the pages in its image's directory. The two must agree in every
-//! partition.
+//! The expected digest of the archive's last epoch is computed from the last proven image. The database itself has
+//! computed that image's digest. The drill XORs this digest with the digests of all records that the image does not
+//! reflect. If no image was proven, the drill uses the backup's digest and the records that the backup does not
+//! reflect. The digest of the restored database is computed from the page digests in its image's directory. The two
+//! digests must agree in every partition.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", section 1: backups that were never tried fail when they are needed.
@@ -28,9 +28,9 @@ pub struct Judgement {
     pub fails: Option<String>,
     /// A description of what was compared.
     pub compared: String,
-    /// The number of the manifest by which the archive was read.
+    /// The number of the manifest that the drill used.
     pub manifest: u64,
-    /// The number of runs whose digests were used.
+    /// The number of runs that contributed digests.
     pub runs: u64,
 }
 
@@ -41,10 +41,10 @@ struct Expected {
     runs: u64,
 }
 
-/// Compares a database that was restored by `plan` onto `disks` with the archive.
+/// Compares the database on `disks`, which was restored by `plan`, with the archive.
 ///
 /// # Errors
-/// The disks'; damage of the archive or of the restored database.
+/// Errors of the disks; damage of the archive or of the restored database.
 pub fn judge(
     store: &Store,
     plan: &RestorePlan,
@@ -105,8 +105,8 @@ fn restored(disks: &Disks) -> Result<Vec<u64>> {
     Ok(digests)
 }
 
-/// Returns the digests of the restored epoch's state, according to the archive. `None`: they cannot be computed from
-/// the archive.
+/// Returns the digests of the restored epoch's state, according to the archive. Returns `None` if the archive is not
+/// enough to compute them.
 fn expected(store: &Store, plan: &RestorePlan, report: &RestoreReport) -> Result<Option<Expected>> {
     let id = plan.backup();
     let backup = &plan.backup;
@@ -147,8 +147,9 @@ fn expected(store: &Store, plan: &RestorePlan, report: &RestoreReport) -> Result
     }))
 }
 
-/// Returns the digests of an image, XOR those of all records that it does not reflect, and the number of runs that
-/// these records are in. `None`: the runs do not reach back to the image's begin, or do not end with `last`.
+/// Returns the digests `sums` of image `k`, XORed with the digests of all records that the image does not reflect. Also
+/// returns the number of runs that these records are in. Returns `None` if the runs do not reach back to the image's
+/// begin, or do not end with `last`.
 fn advanced(
     store: &Store,
     (k, begin, mut sums): (CkptEpoch, Epoch, Vec<u64>),

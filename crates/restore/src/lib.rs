@@ -1,23 +1,24 @@
 //! Backup and restore, from an image and an archive's runs.
 //!
-//! A restart does not use this crate. The parts that a restore and a restart share, images and the rule of records, are
-//! in [`perdura_recovery`].
+//! A restart does not use this crate. A restore and a restart share the code of images and the rule for applying
+//! records. The shared code is in [`perdura_recovery`].
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`backup`] | copying an image to an archive |
-//! | `restore`, `progress` | making a new database of a backup and the archive's runs; the progress of that |
-//! | [`virtual_backup`] | making a backup of an older backup and the archive's runs |
+//! | `restore`, `progress` | making a new database from a backup and the archive's runs; the progress of a restore |
+//! | [`virtual_backup`] | making a backup from an older backup and the archive's runs |
 //! | `choose` | the choice of the backup that a restore begins with |
 //! | `at` | the moment that an operator gives |
 //! | `reach` | the epochs whose records a restore needs |
 //! | `tail` | the part of a surviving log that the archive does not have |
-//! | `many` | merging runs first, if there are too many to read at the same time |
-//! | `listed` | the runs that exist, few of which are open |
+//! | `many` | merging runs before a restore, if there are too many to read at the same time |
+//! | `listed` | the runs that a restore may read |
 //! | `scratch` | the folder of runs that only one restore reads |
 //! | `plan` | the plan of a restore: a moment, a backup, and runs |
 //! | `served` | the moments that can be restored from a backup |
 //! | `part` | one partition's merge join |
+//! | `buffers` | the page buffers of a restore |
 //! | `sink` | the destination of the pages: an image, or a backup |
 //! | `log_order`, `pool` | the traditional restore in the order of the log, for comparison |
 //! | [`proof`] | proving that an image and the records after it give the next image |
@@ -25,6 +26,7 @@
 
 mod at;
 pub mod backup;
+mod buffers;
 mod choose;
 pub mod drill;
 mod listed;
@@ -49,7 +51,7 @@ pub use log_order::{ReplayReport, restore_in_log_order};
 pub use many::RUNS_MAX;
 pub use plan::RestorePlan;
 pub use progress::RestoreProgress;
-pub use restore::{RestoreMeans, RestoreReport, THREADS_A_CORE, restore};
+pub use restore::{RestoreMeans, RestoreReport, THREADS_A_CORE, restore, restore_within};
 pub use scratch::Scratch;
 pub use served::{Served, served};
 pub use tail::read_tail;

@@ -1,4 +1,4 @@
-//! The runs that a restore may read. Only few of them are open at a time.
+//! The runs that a restore may read. Only a few runs are open at a time.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ pub(crate) enum Listed {
 }
 
 impl Listed {
-    /// Returns the runs of an archive, in the order of their epochs: the runs that the manifest names, and later runs
-    /// that no manifest names yet.
+    /// Returns the runs of an archive, in the order of their epochs. They are the manifest's runs, and later runs that
+    /// no manifest names yet.
     ///
     /// # Errors
     /// As [`Store::unnamed_runs`].
@@ -74,10 +74,10 @@ impl Listed {
     }
 }
 
-/// Returns the end of an archive's runs: their last epoch, and the position at which it ends in each stream of the log.
+/// Returns the end of an archive's runs: the last epoch, and the epoch's end position in each log stream.
 ///
 /// # Errors
-/// As [`Listed::of_archive`]; those of the last run.
+/// As [`Listed::of_archive`]; the errors of opening the last run.
 pub(crate) fn end_of(store: &Store) -> Result<EpochEnds> {
     let manifest = store.manifest();
     let (epoch, ends) = manifest.held();

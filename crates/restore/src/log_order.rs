@@ -1,18 +1,19 @@
 //! The traditional restore, the baseline of the paper's figures 1 and 4. It first copies the backup. Then it applies
 //! the log's records to the copy in the order of the log, through a buffer pool.
 //!
-//! In this order successive records are on distant pages of the image. So pages are read one at a time, and written
-//! back when the pool is full. The records come from the archive's runs, which are sorted by page. A log has them in
-//! the order of their epochs, and scattered over the pages within an epoch. So a thread reads the runs ahead and sorts
-//! the records of each run into that order. The time for which the replay waits for the sorting is not counted: the
-//! baseline pays for reading the log, but not for sorting it. The baseline is favoured in two more ways. A page that
-//! the backup lacks is begun without a read. At the end, changed pages are written in the order of their places.
+//! In the order of the log, successive records change distant pages of the image. So pages are read one at a time, and
+//! written back when the pool is full. The records come from the archive's runs, which are sorted by page. A log has
+//! the records in the order of the epochs. Within an epoch the pages are in no order. So a thread reads the runs ahead
+//! and sorts the records of each run into the log's order. The time that the replay waits for the sorting is not
+//! counted: the baseline pays for reading the log, but not for sorting it. The baseline has two more advantages. It
+//! makes a page that the backup lacks in the pool, without a read. At the end, it writes the remaining changed pages in
+//! the order of their places in the image.
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 3.2; figures 1 and 4.
 //! # Deviations
-//! The paper's traditional restore is that of Shore-MT, whose pool also serves other work. There a page's LSN shows
-//! which records the page has; here a record's tag and epoch show whether the page has it.
+//! The paper's traditional restore is Shore-MT's. Shore-MT's pool also serves other work. In Shore-MT a page's LSN
+//! shows which records the page has. Here a record's tag and epoch show whether the backup's page has the record.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use perdura_page::layout;
 use perdura_recovery::image::{DirEntry, ImageFile, PageSummer, Places};
 use perdura_recovery::threads::start;
 
+use crate::buffers::Buffers;
 use crate::part::{Changes, Part, gap};
 use crate::plan::RestorePlan;
 use crate::pool::Pool;
@@ -40,21 +42,21 @@ pub struct ReplayReport {
     pub page_reads: u64,
     /// Pages that the replay wrote from its pool to the new database.
     pub page_writes: u64,
-    /// The time that copying the backup took, nanoseconds.
+    /// The time spent on copying the backup, in nanoseconds.
     pub copy_ns: u64,
-    /// The time of the replay alone, nanoseconds, without copying the backup. It includes the last sync and excludes
+    /// The time of the replay alone, in nanoseconds. It includes the last sync. It excludes copying the backup, and
     /// waiting for the runs to be sorted.
     pub replay_ns: u64,
-    /// The time of that waiting, nanoseconds.
+    /// The time that the replay waited for runs to be sorted, in nanoseconds.
     pub waited_ns: u64,
 }
 
-/// Makes the new database as [`restore`](crate::restore()) does, but applies the records in the order of the log,
-/// through a pool of `buffer_pages` pages. The new database is the same.
+/// Makes a new database like [`restore`](crate::restore()), but applies the records in the order of the log, through a
+/// pool of `buffer_pages` pages.
 ///
 /// # Errors
-/// As [`restore`](crate::restore()). [`Error::Usage`] if `buffer_pages` is 0, or if a run's records are too large to be
-/// sorted.
+/// As [`restore`](crate::restore()). [`Error::Usage`] if `buffer_pages` is 0. [`Error::Usage`] for a run that is too
+/// large to be sorted.
 pub fn restore_in_log_order(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
@@ -67,7 +69,7 @@ pub fn restore_in_log_order(
     let restored = make_database(plan, means, |images, k| {
         let begun = means.clock.mono_ns();
         let backup = plan.without_runs();
-        let parts = restore_parts(&backup, means, images, k)?;
+        let parts = restore_parts(&backup, means, Buffers::most(means.threads), images, k)?;
         let copied = means.clock.mono_ns();
         let mut replay = Replay::new(plan, images, k, buffer_pages, parts);
         report.waited_ns = replay.play_all(means)?;
@@ -78,7 +80,7 @@ pub fn restore_in_log_order(
         Ok(parts)
     })?;
     report.restored = restored;
-    report.restored.page_reads = plan.backup.pages() + report.page_reads;
+    report.restored.page_reads += report.page_reads;
     report.restored.page_writes = plan.backup.pages() + report.page_writes;
     report.restored.bytes_read += report.page_reads * to_u64(PAGE_BYTES);
     let listed = report.restored.pages * to_u64(PAGE_BYTES);
@@ -92,7 +94,8 @@ struct PageState {
     /// The page's update number in the backup. `None`: the backup does not have the page.
     base: Option<Useq>,
     changes: Changes,
-    /// The directory entry of the page as it was last written. `None`: it was not written yet.
+    /// The page's directory entry since the replay's last write of the page. `None`: the replay has not written the
+    /// page yet.
     entry: Option<DirEntry>,
 }
 
@@ -106,7 +109,7 @@ struct Replay<'a> {
     summer: PageSummer,
 }
 
-/// A run sorted in the order of the log, and the time that the sorting took, nanoseconds.
+/// A run's records in the order of the log, and the time that the sorting took, in nanoseconds.
 type Sorted = Result<(LogOrder, u64)>;
 
 impl<'a> Replay<'a> {
@@ -141,7 +144,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Plays all runs. Returns how long the replay waited for runs to be sorted, nanoseconds.
+    /// Plays all runs. Returns the time in nanoseconds that the replay waited for runs to be sorted.
     fn play_all(&mut self, means: &RestoreMeans<'_>) -> Result<u64> {
         let (clock, runs) = (means.clock, &self.plan.runs);
         let (sender, receiver) = sync_channel::<Sorted>(1);
@@ -194,7 +197,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Brings a page into the pool; another page makes room for it. Returns the page's frame.
+    /// Brings a page into the pool, in place of another page. Returns the page's frame.
     fn fetch(&mut self, page: PageId) -> Result<usize> {
         let (frame, changed) = self.pool.choose();
         if let Some(changed) = changed {
@@ -234,7 +237,7 @@ impl<'a> Replay<'a> {
         self.pool.write_back(frame)
     }
 
-    /// Writes the changed pages that are left in the pool, and checks that each page got exactly its records.
+    /// Writes the remaining changed pages. Fails if a page lacks a record or got a record twice.
     fn finish(mut self) -> Result<(Vec<Part>, Pool<'a>)> {
         for (frame, page) in self.pool.dirty() {
             self.write_back(frame, page)?;

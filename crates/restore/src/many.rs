@@ -1,9 +1,9 @@
-//! Merges runs if there are too many to read at the same time, beginning with the smallest neighbours.
+//! Merges runs before a restore that would otherwise read too many runs simultaneously.
 //!
 //! Each run that a restore reads costs a file and a buffer for each thread. If there are more runs than a bound, the
-//! restore first merges neighbouring runs into runs that only it reads, until few enough are left. It always merges the
-//! neighbours whose total size is smallest. The moment and the backup are known, so all records of a page between the
-//! two become one record.
+//! restore first merges neighbouring runs until few enough are left. Only this restore reads the merged runs. Each
+//! merge takes the neighbouring runs with the smallest total size. The moment and the backup are known, so all records
+//! of a page between backup and moment become one record.
 //!
 //! # Source
 //! "Single-pass restore after a media failure", section 3.2: "if too many runs exist, an initial merge phase".
@@ -19,19 +19,19 @@ use crate::listed::Listed;
 use crate::reach::Reach;
 use crate::scratch::Scratch;
 
-/// The default of the most runs that a restore reads at the same time.
+/// The maximum number of runs that a restore reads simultaneously. The caller may give another bound.
 pub const RUNS_MAX: usize = 128;
 
-/// The data by which a merge decides which records it must not combine.
+/// The data for deciding which records a merge must not combine.
 pub(crate) struct Kept {
     pub(crate) reach: Reach,
     pub(crate) images: Images,
     pub(crate) uuid: Uuid,
-    /// Distinguishes the runs of several attempts.
+    /// The number of the attempt to plan the restore. It distinguishes the runs of several attempts.
     pub(crate) generation: u32,
 }
 
-/// Returns the index of the first of those `width` neighbours whose total size is smallest.
+/// Finds the `width` neighbouring runs with the smallest total size. Returns the index of the first run.
 fn smallest(runs: &[Listed], width: usize) -> usize {
     assert!(
         (2..=runs.len()).contains(&width),
@@ -41,10 +41,10 @@ fn smallest(runs: &[Listed], width: usize) -> usize {
     (0..=runs.len() - width).min_by_key(sum).unwrap_or(0)
 }
 
-/// Merges neighbours until at most `runs_max` runs are left. A merge has at most `runs_max` inputs.
+/// Merges neighbouring runs until at most `runs_max` runs are left. A merge has at most `runs_max` inputs.
 ///
 /// # Errors
-/// As [`Merge::new`] and [`Merge::step`]; those of a run that cannot be opened.
+/// As [`Merge::new`] and [`Merge::step`]; the errors of opening a run.
 pub(crate) fn reduce(
     mut runs: Vec<Listed>,
     runs_max: usize,
@@ -65,7 +65,7 @@ pub(crate) fn reduce(
             generation: kept.generation,
             codec: Codec::Lz4,
             keep: Some(Keep {
-                // The time is not needed here, because the plan has it.
+                // The merged run needs no times of moments, because the plan has the time.
                 moments: within.map(|epoch| Moment { epoch, wall_us: 0 }).collect(),
                 images: kept.images.clone(),
             }),

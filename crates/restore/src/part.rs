@@ -1,5 +1,5 @@
-//! The merge join of one partition: makes pages from the backup's pages and the runs' records, both in the order of
-//! pages.
+//! The merge join of one partition. It makes pages from the backup's pages and the runs' records. Pages and records are
+//! sorted by page.
 
 use perdura_archive::backup::{PageEntry, READ_PAGES, Section};
 use perdura_archive::{Merged, PageAt, RunRecord, Scope, Updates};
@@ -14,30 +14,32 @@ use perdura_recovery::image::{DirEntry, PageSummer};
 use crate::plan::RestorePlan;
 use crate::progress::RestoreProgress;
 
-/// A destination of pages. It gets one partition after the other, and the pages of a partition in ascending order.
+/// A destination of pages. It gets the pages partition by partition, in ascending order within a partition.
 pub(crate) trait PageSink {
-    /// Returns a buffer in which the caller makes the next page.
+    /// Returns a buffer that the caller fills with the next page.
     fn page(&mut self, id: PageId) -> Result<&mut [u8]>;
 
-    /// Drops the page that was made last.
+    /// Drops the last page that was made.
     fn drop_last(&mut self);
 
-    /// Keeps the page that was made last. `entry` describes it.
+    /// Keeps the last page that was made. `entry` describes it.
     fn keep_last(&mut self, local: u32, entry: &DirEntry) -> Result<()>;
 
-    /// Ends the partition. May take data other than the pages out of `part`.
+    /// Ends the partition. May move the entries and the sidecar out of `part`.
     fn end_partition(&mut self, part: &mut Part) -> Result<()>;
 }
 
-/// The data about a partition that was made.
+/// The result of making a partition.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Part {
-    /// Its pages, ascending.
+    /// The local numbers and the directory entries of the partition's pages, ascending.
     pub(crate) entries: Vec<(u32, DirEntry)>,
     /// The partition's sequence number. `None`: the image is not consistent.
     pub(crate) pseq: Option<u64>,
-    /// The backup's sidecar of the partition, if no record made a difference; otherwise empty.
+    /// The partition's index sidecar from the backup. It is empty if a record was applied or taken out.
     pub(crate) sidecar: Vec<u8>,
+    /// The number of pages that were read from the backup.
+    pub(crate) page_reads: u64,
     pub(crate) applied: u64,
     pub(crate) taken_out: u64,
     pub(crate) skipped: u64,
@@ -46,13 +48,15 @@ pub(crate) struct Part {
 /// The state and buffers for merging partitions.
 pub(crate) struct Merging<S> {
     sink: S,
-    /// The tag that pages get.
+    /// The tag (checkpoint epoch) that the merged pages get.
     tag: CkptEpoch,
     /// A checkpoint epoch above every tag in backup and runs.
     above: CkptEpoch,
     summer: PageSummer,
+    /// The most pages that are read from the backup with one read.
+    read_pages: usize,
     read: AlignedBuf,
-    /// The cursors of the last partition, whose buffers the next partition uses again.
+    /// The cursors of the previous partition. The next partition reuses their buffers.
     spare: Option<Merged>,
 }
 
@@ -60,14 +64,14 @@ pub(crate) struct Merging<S> {
 pub(crate) struct PartMerge {
     partition: PartitionId,
     section: Section,
-    /// The number of the section's pages that have been merged.
+    /// The number of merged pages of the section.
     nth: usize,
     records: Records,
     part: Part,
 }
 
 impl Part {
-    /// Counts a record that was applied (`goes_in`) or taken out.
+    /// Counts a record that was applied (`goes_in` is true) or taken out.
     pub(crate) fn count(&mut self, goes_in: bool) {
         let side = if goes_in {
             &mut self.applied
@@ -83,7 +87,7 @@ impl Part {
     }
 }
 
-/// The update numbers of the records that were applied to a page, and of those that were taken out.
+/// The update numbers of the records applied to a page and of the records taken out.
 #[derive(Default)]
 pub(crate) struct Changes {
     put_in: Option<Updates>,
@@ -103,8 +107,9 @@ impl Changes {
         });
     }
 
-    /// Returns the page's update number after the changes. `base` is its number in the backup. `None`: the applied
-    /// records are not exactly the next after `base`, or the records taken out are not exactly the last up to `base`.
+    /// Returns the page's update number after the changes, or `None` if an update is missing or repeated. `base` is the
+    /// page's update number in the backup. The applied records must have the numbers `base` + 1, `base` + 2 and so on.
+    /// The records taken out must have consecutive numbers that end with `base`.
     pub(crate) fn number(&self, base: Useq) -> Option<Useq> {
         match (self.put_in, self.taken_out) {
             (None, None) => Some(base),
@@ -118,8 +123,8 @@ impl Changes {
         }
     }
 
-    /// Returns the update number after the changes noted so far, without the check of [`number`](Self::number) that no
-    /// record is missing or doubled.
+    /// Returns the update number after the changes noted so far. Unlike [`number`](Self::number) it does not check that
+    /// no record is missing or occurs twice.
     pub(crate) fn number_so_far(&self, base: Useq) -> Useq {
         match (self.put_in, self.taken_out) {
             (None, None) => base,
@@ -128,15 +133,17 @@ impl Changes {
         }
     }
 
-    /// Returns whether a page with this update number does not exist at the target, because it was first used later. A
-    /// page of a key-addressed table always has update number 0; it exists if it is in the backup.
+    /// Returns whether a page with the update number `useq` does not exist in the restored state, because the page
+    /// was first used later. A page of a key-addressed table always has the update number 0. Such a page exists if it
+    /// is in the backup.
     pub(crate) fn leave_nothing(&self, useq: Useq, is_in_backup: bool) -> bool {
         useq == Useq(0) && (!is_in_backup || self.taken_out.is_some())
     }
 }
 
-/// Returns the update number before these updates, the newest of which has the number `last`. If there are more updates
-/// than numbers, the result does not matter, because the updates are not dense.
+/// Returns the update number directly before the oldest of `updates`. The newest of them has the number `last`. If
+/// there are more than `last` updates, the result is meaningless. Callers then reject the updates, because their
+/// numbers are not dense.
 fn number_before(last: Useq, updates: Updates) -> Useq {
     Useq(
         last.0
@@ -145,16 +152,27 @@ fn number_before(last: Useq, updates: Updates) -> Useq {
 }
 
 impl<S: PageSink> Merging<S> {
-    /// Makes the state for merging into `sink`. The pages get the tag `tag`. A page of the backup with the tag `above`
-    /// or a higher tag is damaged.
+    /// Makes the state for merging into `sink`. The merged pages get the tag `tag`. Every page of the backup must have
+    /// a tag below `above`; otherwise it is damaged.
     pub(crate) fn new(sink: S, tag: CkptEpoch, above: CkptEpoch) -> Merging<S> {
         Merging {
             sink,
             tag,
             above,
             summer: PageSummer::new(),
+            read_pages: READ_PAGES,
             read: AlignedBuf::zeroed(READ_PAGES * PAGE_BYTES),
             spare: None,
+        }
+    }
+
+    /// Reads at most `pages` pages of the backup with one read, and keeps no more of them in memory.
+    pub(crate) fn reading(self, pages: usize) -> Merging<S> {
+        assert!(pages > 0, "a page is read into memory");
+        Merging {
+            read_pages: pages,
+            read: AlignedBuf::zeroed(pages * PAGE_BYTES),
+            ..self
         }
     }
 
@@ -175,7 +193,7 @@ impl<S: PageSink> Merging<S> {
         self.end(open, progress)
     }
 
-    /// Begins a partition. The plan must be the same for all partitions.
+    /// Begins to merge a partition. The plan must not change between partitions.
     pub(crate) fn begin(
         &mut self,
         plan: &RestorePlan,
@@ -241,25 +259,26 @@ impl<S: PageSink> Merging<S> {
         Ok(part)
     }
 
-    /// Reads the next pages of the backup into the buffer, if all pages in it have been used.
-    fn fetch(&mut self, plan: &RestorePlan, open: &PartMerge) -> Result<()> {
-        let (nth, pages) = (open.nth, &open.section.pages);
-        if !nth.is_multiple_of(READ_PAGES) {
+    /// Reads the next pages of the backup into the buffer, if all pages in the buffer have been used.
+    fn fetch(&mut self, plan: &RestorePlan, open: &mut PartMerge) -> Result<()> {
+        let (nth, pages, most) = (open.nth, &open.section.pages, self.read_pages);
+        if !nth.is_multiple_of(most) {
             return Ok(());
         }
         assert!(nth < pages.len(), "a page that is listed");
         debug_assert!(
-            nth + READ_PAGES <= pages.len() || pages.len() - nth < READ_PAGES,
+            nth + most <= pages.len() || pages.len() - nth < most,
             "only the last read is short"
         );
         let rest: &[PageEntry] = &pages[nth..];
-        let some = &rest[..rest.len().min(READ_PAGES)];
+        let some = &rest[..rest.len().min(most)];
+        open.part.page_reads += to_u64(some.len());
         plan.backup
             .read_pages(open.partition, nth, some, &mut self.read)
     }
 
-    /// Makes a page: begins with the backup's page, or with zeros if `base` is `None`, and applies or takes out
-    /// records. Returns false if the page does not exist at the target.
+    /// Makes a page: copies the backup's page, or zeros if `base` is `None`, and applies or takes out records. Returns
+    /// false if the page does not exist at the target.
     fn make(
         &mut self,
         plan: &RestorePlan,
@@ -271,7 +290,7 @@ impl<S: PageSink> Merging<S> {
         let page = self.sink.page(id)?;
         match base {
             Some(nth) => {
-                let at = nth % READ_PAGES * PAGE_BYTES;
+                let at = nth % self.read_pages * PAGE_BYTES;
                 page.copy_from_slice(&self.read[at..at + PAGE_BYTES]);
             }
             None if armed(Flaw::PageBeyondBackupKept) => {}
@@ -347,19 +366,19 @@ impl Records {
         Ok(())
     }
 
-    /// Returns the page of the next record.
+    /// Returns the local number of the next record's page.
     fn local(&self) -> Option<u32> {
         self.at.map(|at| at.local)
     }
 
-    /// Returns the next record, if it belongs to this page.
+    /// Returns the next record, if it belongs to page `local`.
     fn of(&self, local: u32) -> Option<RunRecord<'_>> {
         let merged = self.merged.as_ref()?;
         (self.local() == Some(local)).then(|| merged.record())
     }
 }
 
-/// Returns the error for a page of which records are missing or doubled.
+/// Returns the error for a page with missing or repeated records.
 pub(crate) fn gap(id: PageId, base: Useq, changes: &Changes) -> Error {
     let side = changes.put_in.or(changes.taken_out);
     let found = side.map_or_else(String::new, |updates| {

@@ -1,4 +1,4 @@
-//! The plan of a restore: the backup and the runs that a moment is restored from.
+//! The plan of a restore: a moment, a backup, and runs.
 
 use std::sync::Arc;
 
@@ -18,22 +18,23 @@ pub struct RestorePlan {
     /// The runs in the order of their epochs. Runs outside the needed epochs are left out.
     pub(crate) runs: Vec<Arc<Run>>,
     pub(crate) target: Epoch,
-    /// The time of the last listed moment up to the target, microseconds since 1970; 0 if there is no such moment.
+    /// The time of the last listed moment up to the target, in microseconds since 1970. It is 0 if no such moment is
+    /// listed.
     pub(crate) wall_us: u64,
-    /// The folder of the runs that the restore has made. `None`: it has made no runs.
+    /// The folder of the runs that this restore has made. `None`: it has made no runs.
     pub(crate) scratch: Option<Scratch>,
-    /// The number of runs that were merged because there were too many.
+    /// The number of runs that the restore merged because there were too many.
     pub(crate) runs_merged: usize,
 }
 
 impl RestorePlan {
-    /// Makes a plan to restore the state of `target`, or the last state that the runs hold. The runs must be of the
-    /// backup's database and in ascending order.
+    /// Makes a plan to restore the state of `target`, or the last state that the runs hold if `target` is `None`. The
+    /// runs must be of the backup's database, in the order of their epochs.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the runs do not reach the moment; the error names the range that they reach.
-    /// [`Error::Usage`] also if the moment was lost when runs were merged. [`Error::Corrupt`] if a run is missing
-    /// between others.
+    /// [`Error::Usage`] if the runs do not reach the target; the error names the range that they reach.
+    /// [`Error::Usage`] also if a merge of runs has lost the state of the target. [`Error::Corrupt`] if a run between
+    /// two others is missing.
     pub fn new(
         backup: Arc<Backup>,
         runs: Vec<Arc<Run>>,
@@ -47,7 +48,7 @@ impl RestorePlan {
         Ok(RestorePlan::of(backup, &reach, runs.collect(), listed))
     }
 
-    /// Makes a plan. The backup and runs have been checked to reach the moment.
+    /// Makes a plan. The caller has checked that the target can be restored from the backup and the runs.
     pub(crate) fn of(
         backup: Arc<Backup>,
         reach: &Reach,
@@ -88,37 +89,37 @@ impl RestorePlan {
         self.runs.iter().map(|run| run.id())
     }
 
-    /// Returns the epoch whose state is restored.
+    /// Returns the epoch to be restored.
     #[must_use]
     pub fn target(&self) -> Epoch {
         self.target
     }
 
-    /// Returns the time of the last moment up to the target that the archive lists, microseconds since 1970; 0 if it
-    /// lists none. A run may list only some of its moments. Then the target may lie between this moment and the next
-    /// listed moment.
+    /// Returns the time of the last listed moment up to the target, in microseconds since 1970. Returns 0 if no such
+    /// moment is listed. A run may list only some moments, so the target may be later than the last listed moment.
     #[must_use]
     pub fn wall_us(&self) -> u64 {
         self.wall_us
     }
 
-    /// Returns the number of runs that are read at the same time.
+    /// Returns the number of runs that the restore reads simultaneously.
     #[must_use]
     pub fn runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// Returns the number of runs that were merged first, because there were too many to read at the same time.
+    /// Returns the number of runs merged first, because there were too many to read simultaneously.
     #[must_use]
     pub fn runs_merged(&self) -> usize {
         self.runs_merged
     }
 
-    /// Reads a partition's part of the backup. The sidecar lists the keys as of the end of the sweep, including keys of
-    /// records that the pages do not reflect. So it is left out if the target is earlier.
+    /// Reads a partition's section of the backup. The section's index sidecar lists the keys at the end of the sweep,
+    /// including keys of records that the pages do not reflect. If the target is before the end of the sweep, some of
+    /// these keys may not exist at the target. So the sidecar is then left out.
     ///
     /// # Errors
-    /// Damage of the backup; the disk's.
+    /// Damage of the backup; errors of the disk.
     pub(crate) fn section(&self, partition: PartitionId) -> Result<Section> {
         let mut section = self.backup.section(partition)?;
         if self.target < self.backup.header().id.end {
@@ -142,11 +143,12 @@ impl RestorePlan {
         }
     }
 
-    /// Decides about a record. `Some(true)`: apply it to its page. `Some(false)`: take it out of its page. `None`: skip
-    /// it.
+    /// Decides about a record. Returns `Some(true)` to apply the record, `Some(false)` to take the record out, and
+    /// `None` to skip the record.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the record combines changes on both sides of the target or the backup.
+    /// [`Error::Corrupt`] for a record that combines changes from before and after the target, and for a record that
+    /// the backup reflects only partly.
     pub(crate) fn gate(&self, record: &RunRecord<'_>) -> Result<Option<bool>> {
         let kind = self.kind();
         let side = |epoch: Epoch| {
@@ -174,7 +176,7 @@ impl RestorePlan {
         Ok(difference(first.0, first.1))
     }
 
-    /// Returns the checkpoint epoch of the new image, which is above the tag of every page and record.
+    /// Returns the checkpoint epoch of the new image, which is above the tags of all pages and records.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if there is no higher number.
@@ -201,8 +203,8 @@ impl RestorePlan {
     }
 }
 
-/// Decides about a record by [`perdura_recovery::rule`]. `Some(true)`: apply it. `Some(false)`: take it out. `None`:
-/// skip it.
+/// Decides about a record by [`perdura_recovery::rule`]. Returns `Some(true)` to apply the record, `Some(false)` to
+/// take the record out, and `None` to skip the record.
 fn difference(reflected: bool, wanted: bool) -> Option<bool> {
     let differ = reflected != wanted && !(reflected && armed(Flaw::LaterEpochsKept));
     differ.then_some(wanted)

@@ -57,7 +57,7 @@ impl<'a> Pool<'a> {
         Some(frame)
     }
 
-    /// Chooses the frame whose page makes room next. Also returns that page, if it was changed and so must be written
+    /// Chooses the frame to use next. Also returns the page in it, if that page was changed and so must be written
     /// first.
     pub(crate) fn choose(&mut self) -> (usize, Option<PageId>) {
         loop {
@@ -70,7 +70,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Assigns a frame to a page, and forgets the page that was in it. Returns the frame's bytes.
+    /// Assigns a frame to a page, and drops the page that was in the frame. Returns the frame's bytes.
     fn take(&mut self, frame: usize, page: PageId) -> &mut [u8] {
         let before = std::mem::replace(
             &mut self.frames[frame],
@@ -105,7 +105,7 @@ impl<'a> Pool<'a> {
         image.read(place, self.take(frame, page))
     }
 
-    /// Returns the bytes of the page in a frame, to be changed. Marks the page as changed.
+    /// Marks the page in a frame as changed. Returns the page's bytes, which the caller may change.
     pub(crate) fn change(&mut self, frame: usize) -> &mut [u8] {
         debug_assert!(self.frames[frame].page.is_some(), "a frame with a page");
         self.frames[frame].is_dirty = true;
@@ -117,7 +117,7 @@ impl<'a> Pool<'a> {
         &self.bytes[frame * PAGE_BYTES..(frame + 1) * PAGE_BYTES]
     }
 
-    /// Writes the page in a frame to its place in the image.
+    /// Writes a frame's page to the image. The page's number determines the position in the image.
     pub(crate) fn write_back(&mut self, frame: usize) -> Result<()> {
         let page = self.frames[frame].page.expect("a frame with a page");
         let (disk, place) = self.place(page);
@@ -127,7 +127,7 @@ impl<'a> Pool<'a> {
         Ok(())
     }
 
-    /// Returns the frames with changed pages, in the order of the pages' places.
+    /// Returns the frames with changed pages, in the order of the pages' places in the image.
     pub(crate) fn dirty(&self) -> Vec<(usize, PageId)> {
         let frames = self.frames.iter().enumerate();
         let dirty = frames.filter(|(_, frame)| frame.is_dirty);
@@ -137,7 +137,7 @@ impl<'a> Pool<'a> {
         dirty
     }
 
-    /// Makes everything written durable.
+    /// Makes all written pages durable.
     pub(crate) fn sync(&self) -> Result<()> {
         self.images.iter().try_for_each(ImageFile::sync)
     }

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The progress of a restore. Another thread can read it, to show it.
+/// The counters of a restore's progress. Another thread can read them during the restore.
 ///
-/// The backup has as many pages as the database had when the backup was made, and the database may have grown since.
-/// Keys are spread evenly over the partitions, so the finished partitions show how many pages the others will have.
+/// The database may have grown since the backup was made, so the backup does not show how many pages the restore will
+/// write. Keys are spread evenly over the partitions. So each unfinished partition is expected to get as many pages as
+/// the finished partitions have on average.
 #[derive(Debug, Default)]
 pub struct RestoreProgress {
     pages: AtomicU64,
@@ -27,7 +28,7 @@ impl RestoreProgress {
         self.pages.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that a partition is finished and has `pages` pages.
+    /// Counts a finished partition, which has `pages` pages.
     pub(crate) fn finish_partition(&self, pages: u64) {
         self.pages_of_finished.fetch_add(pages, Ordering::Relaxed);
         let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
@@ -43,7 +44,7 @@ impl RestoreProgress {
         self.pages.load(Ordering::Relaxed)
     }
 
-    /// Returns the approximate number of pages that will be written. `None`: it is not known yet.
+    /// Returns an estimate of all pages that the restore will write, or `None` if no estimate is possible yet.
     #[must_use]
     pub fn expected(&self) -> Option<u64> {
         let finished = self.finished.load(Ordering::Relaxed);
@@ -59,7 +60,7 @@ impl RestoreProgress {
 mod tests {
     use super::*;
 
-    /// Once a restore without a backup reported "N of about N pages, 0 s left" from its first page to its last.
+    /// An earlier version reported "N of about N pages, 0 s left" for every page of a restore without a backup.
     #[test]
     fn finished_partitions_say_how_many_pages_the_others_will_have() {
         let progress = RestoreProgress::default();

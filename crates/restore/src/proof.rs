@@ -1,22 +1,23 @@
 //! The standing proof: an image, together with the records after it, gives the next image.
 //!
-//! An image k reflects exactly the records whose tag is below k. So its digest, XOR the digests of all records with k
-//! <= tag < k', is the digest of image k'. Runs list the digests of their records by tag and partition, and a
-//! checkpoint computes those of its pages. So a proof reads only the ends of some files. Each checkpoint thus checks
-//! log, archiver, merger and checkpointer against each other. A proof detects a run that is missing or lacks a record,
-//! a record that is doubled or on the wrong page, and two pages that are exchanged.
+//! An image k reflects exactly the records with a tag (checkpoint epoch) below k. So the digest of image k, XORed with
+//! the digests of all records with k <= tag < k', is the digest of image k'. The end of a run's file lists the digests
+//! of the run's records by tag and partition. A checkpoint computes the digests of the image's pages. So a proof reads
+//! only the ends of the runs' files, and no pages or records. Each checkpoint thereby cross-checks log, archiver,
+//! merger and checkpointer. A proof detects a missing run, a missing record, a record that occurs twice or is on the
+//! wrong page, and two exchanged pages.
 //!
 //! Each page's digest is bound to the page's number ([`perdura_page::digest::bound`]). Pages of key-addressed tables
-//! change without a page record. They are in odd chunks, and only consistent images have such pages. So the digest of a
-//! consistent image covers even chunks only.
+//! change without a page record. These pages are in odd chunks, and only consistent images have them. So the digest of
+//! a consistent image covers even chunks only.
 //!
 //! # Source
-//! Goetz Graefe's checks of backups against logs; "Single-pass restore after a media failure", section 1, says that
-//! untried backups fail. The digests and this identity are our addition.
+//! The idea of checking backups against logs is Goetz Graefe's. "Single-pass restore after a media failure", section 1,
+//! says that backups fail if they were never tried. The digests and this equation are our addition.
 //!
 //! # Limits
-//! A database that was made before odd and even chunks had separate pools may have records of pages in odd chunks. Once
-//! such a database has key-addressed tables, its proofs fail.
+//! Odd and even chunks have separate pools. An older database without separate pools may have records of pages in odd
+//! chunks. Proofs of that database fail once it has key-addressed tables.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use perdura_base::num::to_u32;
 use perdura_base::{Epoch, Error, PartitionId, Result};
 use perdura_recovery::SweepDigest;
 
-/// The most runs that the text of a failed proof names for each partition.
+/// The maximum number of runs that the text of a failed proof names for each partition.
 const NAMED_RUNS: usize = 8;
 
 /// The result of a proof.
@@ -33,13 +34,13 @@ const NAMED_RUNS: usize = 8;
 pub struct Verdict {
     /// A description of the fault that was found. `None`: the proof holds.
     pub fails: Option<String>,
-    /// The number of the manifest whose runs were read.
+    /// The number of the manifest that lists the proof's runs.
     pub manifest: u64,
     /// The number of runs that were read.
     pub runs: u32,
 }
 
-/// A run that was read, with the partitions in which it has records with the proof's tags.
+/// A run that the proof has read, and the partitions in which the run has records between the two images.
 struct ReadRun {
     id: RunId,
     partitions: Vec<PartitionId>,
@@ -64,11 +65,11 @@ impl Proof {
         store.manifest().end > target.end
     }
 
-    /// Begins to prove image `target` by the older image `base`.
+    /// Begins to prove image `target` from the older image `base`.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the archive does not hold all epochs of the records between the images; those of the
-    /// manifests.
+    /// [`Error::Usage`] if the archive does not hold all epochs of the records between the images; errors when the
+    /// manifests are read.
     pub fn begin(
         store: Arc<Store>,
         base: Arc<SweepDigest>,
@@ -94,7 +95,7 @@ impl Proof {
         Ok(proof)
     }
 
-    /// Returns the older image that the proof begins with, and the image that is being proven.
+    /// Returns the digests of the two images: first the older image, then the image to be proven.
     #[must_use]
     pub fn images(&self) -> (&SweepDigest, &SweepDigest) {
         (&self.base, &self.target)
@@ -117,8 +118,8 @@ impl Proof {
     /// Reads the digests of the next run. If there is no run left, compares the digests and ends the proof.
     ///
     /// # Errors
-    /// As [`begin`](Self::begin); the disk's. A damaged or missing run is not an error: the proof is done, and its
-    /// verdict says that it fails.
+    /// As [`begin`](Self::begin); errors of the disk. A damaged or missing run is not an error: the proof is done, and
+    /// the verdict is a failure.
     pub fn step(&mut self) -> Result<Progress<Verdict>> {
         let Some(id) = self.runs.pop() else {
             let fails = self.compare();
@@ -129,7 +130,8 @@ impl Proof {
                 self.add(id, &run);
                 Ok(Progress::More)
             }
-            // A merger may have replaced the run, and with it the manifest. Then the proof begins anew.
+            // The run may be gone because a merger has replaced it and written a new manifest. Then the proof begins
+            // anew.
             Err(error) if self.is_replaced()? => {
                 debug_assert!(!error.to_string().is_empty(), "an error says what it is");
                 self.start_over()?;
@@ -179,7 +181,8 @@ impl Proof {
         format!("images {base} and {target} (tags {base} to {target}, the last exclusive)")
     }
 
-    /// Compares the digests of the images and the records. Returns a description of the difference. `None`: they agree.
+    /// Compares the digests of the images with the digests of the records. Returns a description of the difference, or
+    /// `None` if they agree.
     fn compare(&self) -> Option<String> {
         let ends = self.base.partitions.iter().zip(&self.target.partitions);
         let both = ends
@@ -225,7 +228,7 @@ impl Proof {
     }
 }
 
-/// Returns whether an error proves a fault of the run, rather than a failure of its disk.
+/// Returns whether an error shows a fault of the run. Other errors are failures of the disk.
 fn is_of_the_run(error: &Error) -> bool {
     let is_damage = matches!(
         error,

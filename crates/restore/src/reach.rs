@@ -1,4 +1,4 @@
-//! The epochs whose records a restore needs. They decide which runs it reads.
+//! The epochs with the records that a restore needs. They decide which runs the restore reads.
 
 use perdura_archive::backup::{BackupHeader, BackupKind};
 use perdura_archive::{Run, RunId};
@@ -9,12 +9,12 @@ use perdura_wal::Archived;
 /// The part of the log that a restore from one backup to one moment needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reach {
-    /// The epoch whose state is restored.
+    /// The epoch to be restored.
     pub(crate) target: Epoch,
     /// The first and the last needed epoch. `None`: no records are needed, because the backup is the state to restore.
     needed: Option<(Epoch, Epoch)>,
-    /// The end of a backup that is a cut. A run must not have combined records of epochs up to it with records of later
-    /// epochs.
+    /// The epoch of the backup, if the backup is a cut. No run may have combined records of epochs up to this epoch
+    /// with records of later epochs.
     cut: Option<Epoch>,
 }
 
@@ -30,12 +30,12 @@ fn missing(from: Epoch, to: Epoch) -> Error {
 }
 
 impl Reach {
-    /// Computes the epochs that are needed to restore `target`, or the last epoch that the runs hold. `runs` must be
-    /// ascending.
+    /// Computes the epochs that a restore of `target` needs. If `target` is `None`, the target is the last epoch of the
+    /// runs and the backup. `runs` must be in the order of their epochs.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the runs do not reach the moment; the error names the epochs that they have.
-    /// [`Error::Corrupt`] if a run is missing between others.
+    /// [`Error::Usage`] if the runs do not reach the target; the error names the epochs that they have.
+    /// [`Error::Corrupt`] if a run between two others is missing.
     pub(crate) fn of(
         header: &BackupHeader,
         runs: &[RunId],
@@ -58,19 +58,19 @@ impl Reach {
             (None, BackupKind::Sweep) if header.begin <= end => {
                 return Err(missing(header.begin, end));
             }
-            // Without runs, the backup has to be complete by itself. That includes the backup of a restored database
-            // whose log is still empty.
+            // Without runs, the backup must need no records. A backup of kind `Sweep` needs none if the database was
+            // itself restored and the log is still empty.
             (None, BackupKind::Sweep | BackupKind::Cut) => (Epoch(end.0 + 1), end),
         };
         let target = target.unwrap_or(last.max(end));
-        // The first epoch of which the backup's pages may lack records.
+        // The first epoch whose records the backup's pages may lack.
         let lacking = match header.kind {
             BackupKind::Sweep => header.begin,
             BackupKind::Cut => Epoch(end.0 + 1),
         };
         // If the target is before the backup's end, the epochs after the target, up to the backup's end, must be taken
         // out of the pages. The first epoch of an archive may lack the records before the begin marks of its first
-        // image, so it cannot be taken out. So the target has to be that epoch or a later one.
+        // image, so that epoch cannot be taken out. So the target must be that epoch or a later one.
         let (from, to) = match target < end {
             true => (lacking.min(target), end),
             false => (lacking, target),
@@ -103,8 +103,8 @@ impl Reach {
         })
     }
 
-    /// Returns the reach of a backup whose database has key-addressed tables. The log of such a database has records
-    /// that belong to no page, so only the state at the backup's end can be restored.
+    /// Returns the reach if the database has key-addressed tables. Then the log has records that belong to no page, and
+    /// the runs do not contain these records. So only the state at the backup's end can be restored.
     fn only(end: Epoch, target: Option<Epoch>) -> Result<Reach> {
         match target.filter(|target| *target != end) {
             None => Ok(Reach {
@@ -126,8 +126,8 @@ impl Reach {
             .is_some_and(|(from, up_to)| epochs.end > from && epochs.begin <= up_to)
     }
 
-    /// Returns the epochs across which a merge must not combine records: the target, and the end of a backup that is a
-    /// cut.
+    /// Returns the epochs across which a merge must not combine records: the target, and the backup's end if the backup
+    /// is a cut.
     pub(crate) fn moments(&self) -> impl Iterator<Item = Epoch> + use<> {
         let kept = self.needed.map(|_| self.target);
         let mut moments: Vec<Epoch> = kept.into_iter().chain(self.cut).collect();
@@ -136,8 +136,8 @@ impl Reach {
         moments.into_iter()
     }
 
-    /// Checks that merging has not combined the records of a run across an epoch at which this restore must separate
-    /// them.
+    /// Fails if records of `run` from before and after the target were combined. If the backup is a cut, also fails if
+    /// records from before and after the cut's epoch were combined.
     ///
     /// # Errors
     /// [`Error::Usage`].

@@ -1,27 +1,28 @@
-//! The restore: makes a new database from a backup and an archive's runs, in one pass over both.
+//! The restore: makes a new database from a backup and an archive's runs, in one pass.
 //!
-//! Backup and runs are sorted by partition and local page, so restoring is a merge join. Each page is read once, gets
-//! all its records while it is in the processor's cache, and is written once, into an image of a new database. Several
-//! threads work on a partition each. While one thread waits for the backup or the runs, another merges or writes.
+//! The backup and the runs are sorted by partition and local page, so restoring is a merge join. Each page is read once
+//! and written once, into an image of a new database. All records of the page are applied while the page is in the
+//! processor's cache. Several threads work simultaneously, each on a separate partition. While one thread waits for the
+//! backup or the runs, another thread merges or writes.
 //!
-//! A record is applied if the backup does not reflect it and the target wants it. It is *taken out* if the backup
-//! reflects it and the target does not want it: XOR is its own inverse. That is the rule of [`perdura_recovery::rule`],
-//! so a moment before the end of the backup's sweep is restored in the same manner as a later moment. A page that is
-//! not in the backup begins as zeros. The applied records of a page must have exactly the next update numbers after the
-//! backup's, or the records taken out exactly the last numbers up to it. Anything else is damage, and the error says
-//! so.
+//! A record is *wanted* if its epoch is at most the target. A wanted record is applied if the backup does not reflect
+//! it. A record that is not wanted is *taken out* if the backup reflects it: XOR is its own inverse. That is the rule
+//! of [`perdura_recovery::rule`]. Because records can be taken out, the target may be before the end of the backup's
+//! sweep. A page that is not in the backup begins as zeros. If the backup's page has the update number u, the applied
+//! records must have exactly the numbers u + 1, u + 2 and so on. The records taken out must have consecutive numbers
+//! that end with u. All other numbers are reported as damage.
 //!
-//! The new database has a new identity, one complete image whose checkpoint epoch is above every tag that was seen, and
-//! an empty log that begins after the target. An interrupted restore is never continued. It leaves a directory that is
-//! marked as unfinished and does not open.
+//! The new database has a new identity, one complete image, and an empty log that begins after the target. The image's
+//! checkpoint epoch is above every tag in the backup and the runs. An interrupted restore is never continued. The new
+//! directory stays marked as unfinished and does not open.
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 3.2.
 //! # Deviations
-//! * The paper restores the same database onto a replacement device. Here a restore makes a new database and never
-//!   overwrites the old one.
-//! * In the paper losers are undone afterwards. Our log holds only committed transactions.
-//! * In the paper a record that the backup has is recognized by its LSN; here by its tag and epoch.
+//! * The paper restores the old database onto a replacement device. Here a restore makes a new database and never
+//!   overwrites the old database.
+//! * The paper undoes losers afterwards. Our log holds only committed transactions.
+//! * In the paper, a record's LSN shows whether the backup has the record. Here the record's tag and epoch show it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -41,28 +42,30 @@ use perdura_recovery::{
 };
 use perdura_wal::{Parent, Scheme, Vouched};
 
+use crate::buffers::Buffers;
 use crate::part::{Merging, Part};
 use crate::plan::RestorePlan;
 use crate::progress::RestoreProgress;
 use crate::scratch::{SLOT, VERB};
 use crate::sink::ImageSink;
 
-/// Threads that a restore should have for each core: while some wait for the disks, others merge. Measured with two
-/// cores, a source of 1,200 MB/s and a target of 400 MB/s (`perdura bench restore --threads`): two threads take 1.28
-/// times as long as a copy. Four threads take 1.03 times as long, and eight 0.99 times.
+/// The number of threads that a restore should have for each core: while some wait for the disks, others merge.
+/// Measured with two cores, a source of 1,200 MB/s and a target of 400 MB/s (`perdura bench restore --threads`): two
+/// threads take 1.28 times the time of a copy. Four threads take 1.03 times, and eight threads 0.99 times the time of a
+/// copy.
 pub const THREADS_A_CORE: usize = 4;
 
 /// The report of a restore.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RestoreReport {
-    /// The epoch whose state was restored.
+    /// The restored epoch.
     pub epoch: Epoch,
-    /// The time of the last moment up to that epoch that the archive lists, microseconds since 1970; 0 if it lists
-    /// none.
+    /// The time of the last listed moment up to `epoch`, in microseconds since 1970. It is 0 if there is no such
+    /// moment.
     pub wall_us: u64,
     /// The identity of the new database.
     pub uuid: Uuid,
-    /// The identity of the database that the backup was made of.
+    /// The identity of the database in the backup.
     pub parent: Uuid,
     /// The checkpoint epoch of the new database's image.
     pub k: CkptEpoch,
@@ -78,9 +81,10 @@ pub struct RestoreReport {
     pub bytes_written: u64,
     /// Records that were applied.
     pub applied: u64,
-    /// Records that were taken out of the backup's pages.
+    /// Records taken out of the backup's pages.
     pub taken_out: u64,
-    /// Records that made no difference, because they were both reflected and wanted, or neither.
+    /// Skipped records. A wanted record is skipped if the backup reflects it. An unwanted record is skipped if the
+    /// backup does not reflect it.
     pub skipped: u64,
 }
 
@@ -94,23 +98,49 @@ pub struct RestoreMeans<'a> {
     pub threads: usize,
     /// The clock.
     pub clock: &'a dyn Clock,
-    /// The counters in which the restore reports its progress.
+    /// The counters of the restore's progress.
     pub progress: &'a RestoreProgress,
 }
 
-/// Makes the new database. On return it is complete and durable.
+/// Makes the new database. When this function returns, the database is complete and durable.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if a page of the backup or a record of the runs is damaged; [`Error::Foreign`] if the disks are
-/// not empty; the disks'.
+/// [`Error::Corrupt`] for a damaged page of the backup or a damaged record of the runs; [`Error::Foreign`] for disks
+/// that are not empty; errors of the disks.
 pub fn restore(plan: &RestorePlan, means: &RestoreMeans<'_>) -> Result<RestoreReport> {
+    restore_by(plan, means, Buffers::most(means.threads))
+}
+
+/// Makes the same new database as [`restore`], with at most `buffer_pages` pages in memory at the same time, in the
+/// buffers of all threads together. Buffers for reading the runs are extra. A small bound makes reads and writes short,
+/// and leaves fewer threads.
+///
+/// # Errors
+/// As [`restore`]. [`Error::Usage`] if `buffer_pages` is less than 2: a page is read into one buffer and made in
+/// another.
+pub fn restore_within(
+    plan: &RestorePlan,
+    means: &RestoreMeans<'_>,
+    buffer_pages: usize,
+) -> Result<RestoreReport> {
+    let buffers = Buffers::within(buffer_pages, means.threads);
+    let buffers =
+        buffers.ok_or_else(|| Error::Usage("a restore buffers at least two pages".into()))?;
+    restore_by(plan, means, buffers)
+}
+
+fn restore_by(
+    plan: &RestorePlan,
+    means: &RestoreMeans<'_>,
+    buffers: Buffers,
+) -> Result<RestoreReport> {
     make_database(plan, means, |images, k| {
-        restore_parts(plan, means, images, k)
+        restore_parts(plan, means, buffers, images, k)
     })
 }
 
-/// Makes the new database. `make_parts` writes its pages to the images' files, as those of checkpoint `k`, and makes
-/// them durable; this function does the rest.
+/// Makes the new database. `make_parts` gets the image files and a checkpoint epoch. It writes the pages to the files,
+/// tagged with that checkpoint epoch, and makes them durable. All other work is done by this function.
 pub(crate) fn make_database(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
@@ -151,11 +181,12 @@ pub(crate) fn make_database(
     for part in &parts {
         report.pages += to_u64(part.entries.len());
         report.bytes_written += to_u64(part.entries.len() * perdura_base::limits::PAGE_BYTES);
+        report.page_reads += part.page_reads;
         report.applied += part.applied;
         report.taken_out += part.taken_out;
         report.skipped += part.skipped;
     }
-    (report.page_reads, report.page_writes) = (plan.backup.pages(), report.pages);
+    report.page_writes = report.pages;
     Ok(report)
 }
 
@@ -191,10 +222,11 @@ fn new_database(header: &BackupHeader, means: &RestoreMeans<'_>) -> Result<NewDa
     })
 }
 
-/// Merges all partitions. Each thread takes one partition after the other.
+/// Merges all partitions. Each thread takes one partition at a time.
 pub(crate) fn restore_parts(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
+    buffers: Buffers,
     images: &[ImageFile],
     k: CkptEpoch,
 ) -> Result<Vec<Part>> {
@@ -202,9 +234,9 @@ pub(crate) fn restore_parts(
     means.progress.begin(plan.backup.pages(), partitions);
     let next = AtomicU16::new(0);
     let parts = Mutex::new(vec![None; usize::from(partitions)]);
-    run_threads(means.threads.min(usize::from(partitions)), || {
-        let sink = ImageSink::new(images, geometry(plan.backup.header()));
-        let mut merging = Merging::new(sink, k, k);
+    run_threads(buffers.threads.min(usize::from(partitions)), || {
+        let sink = ImageSink::new(images, geometry(plan.backup.header()), buffers.write);
+        let mut merging = Merging::new(sink, k, k).reading(buffers.read);
         loop {
             let partition = next.fetch_add(1, Ordering::Relaxed);
             if partition >= partitions {
@@ -249,7 +281,7 @@ fn write_directory(
     Ok((writer.finish()?, bytes))
 }
 
-/// Updates the anchor: it names the image, and its log begins after the target.
+/// Writes into the anchor that the database consists of the image and the new log. The log begins after the target.
 fn name_image(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
@@ -274,7 +306,7 @@ fn name_image(
             uuid: header.uuid,
             epoch: plan.target,
         });
-        // The new database does not use epochs that the parent may have used after the target.
+        // The new database must not reuse epochs that the parent may have used after the target.
         record.epoch_floor = plan.highest_epoch();
         record.ckpt_max = k;
         record.vouched = Vouched {

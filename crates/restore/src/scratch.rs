@@ -1,8 +1,8 @@
 //! Runs that only one restore reads. They are made from a surviving log, or by merging other runs.
 //!
-//! They are on the new database's data disk, in the folder of the image slot that the restore does not write, and are
-//! removed before the database is complete. The directory is marked as unfinished from the beginning, so after a crash
-//! the remains do not open.
+//! They are on the new database's data disk, in the folder of the image slot that the restore does not write. They are
+//! removed before the database is complete. Before the first run is made, the database's directory is marked as
+//! unfinished. So after a crash the directory does not open.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use perdura_recovery::image::folder;
 
 /// The slot that a restored image is written to.
 pub(crate) const SLOT: ImageSlot = ImageSlot::A;
-/// The command that the mark of an unfinished directory names.
+/// The name of the command that makes the new database. The mark of an unfinished directory contains this name.
 pub(crate) const VERB: &str = "perdura restore";
 
-/// The folder of the runs that only one restore reads.
+/// The folder of temporary runs, which only one restore reads.
 #[derive(Clone)]
 pub struct Scratch {
     disk: Arc<dyn Disk>,
 }
 
 impl Scratch {
-    /// Takes the data disk of the new database, which is empty, and marks it as unfinished.
+    /// Marks `disk`, the empty data disk of the new database, as unfinished, and makes the folder on it.
     ///
     /// # Errors
-    /// [`Error::Foreign`](perdura_base::Error::Foreign) if the disk is not empty; the disk's.
+    /// [`Error::Foreign`](perdura_base::Error::Foreign) if the disk is not empty; errors of the disk.
     pub fn begin(disk: Arc<dyn Disk>) -> Result<Scratch> {
         mark_unfinished(disk.as_ref(), VERB)?;
         let scratch = Scratch { disk };
@@ -35,12 +35,12 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Returns the disk.
+    /// Returns the disk that the folder is on.
     pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
     }
 
-    /// Returns the folder.
+    /// Returns the folder's path.
     pub(crate) fn dir(&self) -> &'static str {
         folder(SLOT.other())
     }

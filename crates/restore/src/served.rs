@@ -1,4 +1,4 @@
-//! The moments that can be restored from a backup and the runs that exist.
+//! The moments that one backup and the existing runs can restore.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ pub struct Served {
     pub from: Epoch,
     /// The last moment.
     pub to: Epoch,
-    /// The number of moments: the epochs from `from` to `to`, without those that were lost when runs were merged.
+    /// The number of moments: the epochs from `from` to `to`, minus the epochs lost in merges of runs.
     pub moments: u64,
 }
 
-/// Returns the moments that can be restored from a backup and these runs. The runs must follow each other without a
-/// gap. `None`: no moment can be restored, because the runs lack records that the backup needs.
+/// Returns the moments that can be restored from a backup and `runs`. The runs must be consecutive, without gaps.
+/// Returns `None` if no moment can be restored, because the runs lack records that the backup needs.
 #[must_use]
 pub fn served(header: &BackupHeader, runs: &[Arc<Run>]) -> Option<Served> {
     let end = header.id.end;
@@ -50,7 +50,7 @@ pub fn served(header: &BackupHeader, runs: &[Arc<Run>]) -> Option<Served> {
             (from, if has_behind { last } else { end })
         }
     };
-    // The only moment that may lie outside the runs is the first one, the backup's end.
+    // Only the first moment, the backup's end, may lie outside the runs.
     let outside = !runs.iter().any(|run| run.id().epochs.contains(from));
     let within = runs.iter().map(|run| moments_within(run, from, to));
     Some(Served {
@@ -60,7 +60,7 @@ pub fn served(header: &BackupHeader, runs: &[Arc<Run>]) -> Option<Served> {
     })
 }
 
-/// Returns the number of moments that a run has from epoch `from` to epoch `to`, both included.
+/// Counts a run's moments in the epochs `from` to `to`, inclusive.
 fn moments_within(run: &Run, from: Epoch, to: Epoch) -> u64 {
     let epochs = run.id().epochs;
     let (from, to) = (from.max(epochs.begin), to.min(epochs.last()));

@@ -10,26 +10,32 @@ use perdura_recovery::image::{DirEntry, ImageFile, Place, Places, disk_of};
 
 use crate::part::{PageSink, Part};
 
-/// The most pages that are written to an image with one write.
-const WRITE_PAGES: usize = 64;
+/// The maximum number of pages in one write to an image.
+pub(crate) const WRITE_PAGES: usize = 64;
 
-/// Writes pages to an image. Pages that lie side by side are written together.
+/// A [`PageSink`] that writes to an image. Adjacent pages are written together.
 pub(crate) struct ImageSink<'a> {
     images: &'a [ImageFile],
     places: Places,
+    /// The most pages that are collected for a write.
+    pages: usize,
     buf: AlignedBuf,
-    /// The index of the file that the collected pages belong to. `first` is the place of the first of them.
+    /// The index of the image file that the collected pages belong to. `first` is the place of the first of these
+    /// pages.
     file: usize,
     first: Place,
     len: usize,
 }
 
 impl<'a> ImageSink<'a> {
-    pub(crate) fn new(images: &'a [ImageFile], geometry: Geometry) -> ImageSink<'a> {
+    /// Makes a sink that collects at most `pages` pages for a write.
+    pub(crate) fn new(images: &'a [ImageFile], geometry: Geometry, pages: usize) -> ImageSink<'a> {
+        assert!(pages > 0, "a page is made in memory");
         ImageSink {
             images,
             places: Places::new(geometry, to_u32(images.len())),
-            buf: AlignedBuf::zeroed(WRITE_PAGES * PAGE_BYTES),
+            pages,
+            buf: AlignedBuf::zeroed(pages * PAGE_BYTES),
             file: 0,
             first: Place(0),
             len: 0,
@@ -47,12 +53,12 @@ impl<'a> ImageSink<'a> {
 }
 
 impl PageSink for ImageSink<'_> {
-    /// Returns a buffer for the page. First writes the collected pages if this page does not follow them directly, or
-    /// if the buffer is full.
+    /// Returns a buffer for the page. First writes the collected pages if the buffer is full or this page does not
+    /// directly follow.
     fn page(&mut self, id: PageId) -> Result<&mut [u8]> {
         let place = self.places.place(id);
         let is_beside = place.0 == self.first.0 + to_u64(self.len);
-        if self.len == WRITE_PAGES || !is_beside {
+        if self.len == self.pages || !is_beside {
             self.flush()?;
         }
         if self.len == 0 {
@@ -121,8 +127,8 @@ impl PageSink for BackupSink {
     }
 
     fn end_partition(&mut self, part: &mut Part) -> Result<()> {
-        // The sequence numbers would be those of the older backup's instant. They are not needed, because the database
-        // has never logged an ordered frame.
+        // The backup gets no sequence numbers: the known ones are of the older backup's instant. No restore needs them,
+        // because the database has never logged an ordered frame.
         part.pseq = None;
         self.writer
             .end_partition(None, std::mem::take(&mut part.sidecar));

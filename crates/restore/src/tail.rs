@@ -1,10 +1,11 @@
-//! Makes runs from the part of a surviving log that the archive does not have. The runs follow the archive's.
+//! Makes runs from the part of a surviving log that the archive does not have. These runs follow the archive's runs.
 //!
 //! The archive ends about a second before the log does. If the data disk is lost and the log is on other disks, no
 //! acknowledged transaction is lost. `wal` finds the part of the log from the archive's end to the log's end
-//! ([`perdura_wal::survive`]), and the product's archiver makes runs of it. If the archive could not be reached for a
-//! time, runs wait in a backlog beside the log, which may have been cut up to the end of these runs. These runs come
-//! first.
+//! ([`perdura_wal::survive`]), and the product's archiver makes runs of it.
+//!
+//! If the archive could not be reached for a time, the runs for it are in a backlog beside the log. The part of the log
+//! with the records of these runs may have been deleted. So the backlog's runs come before the runs made from the log.
 
 use std::sync::Arc;
 
@@ -23,7 +24,8 @@ use crate::choose::beginning;
 use crate::listed::end_of;
 use crate::scratch::Scratch;
 
-/// Returns the header of any backup of the archive, because it describes the log.
+/// Returns a header that describes the log: the header of the newest readable backup. If no backup can be read and the
+/// archive begins with the first epoch, returns the header of an empty backup.
 fn any_header(store: &Store) -> Result<BackupHeader> {
     let mut first = None;
     let manifest = store.manifest();
@@ -45,12 +47,12 @@ fn any_header(store: &Store) -> Result<BackupHeader> {
     }))
 }
 
-/// Makes runs of the part of a surviving log after the archive's end. `logs[s]` is the disk of stream s; it is only
-/// read.
+/// Makes runs from a surviving log, from the archive's end to the log's end. `logs[s]` is the disk of stream s, which
+/// is only read.
 ///
 /// # Errors
-/// [`Error::Foreign`] for the log of another database; [`Error::Usage`] for a database with key-addressed tables,
-/// because some changes in its log are in no run; [`Error::Corrupt`] as [`survive`]; the disks'.
+/// [`Error::Foreign`] for the log of another database. [`Error::Usage`] for a database with key-addressed tables,
+/// because some changes in its log are in no run. [`Error::Corrupt`] as [`survive`]. Errors of the disks.
 pub fn read_tail(
     store: &Store,
     logs: &[Arc<dyn Disk>],
@@ -121,8 +123,9 @@ fn is_ordered() -> Error {
     )
 }
 
-/// Returns the runs that wait beside a surviving log and lie after `from`, the archive's end. A run that also has
-/// earlier epochs is written again without them. `wall_us` is the time of the archive's last moment.
+/// Returns the runs of the backlog beside a surviving log, without the epochs that the archive has. `from` is the
+/// archive's end. If a run begins before the archive's end, a new run is written with the later epochs only. `wall_us`
+/// is the time of the last moment that the archive lists.
 fn read_backlog(
     store: &Store,
     logs: &[Arc<dyn Disk>],

@@ -1,18 +1,18 @@
-//! A *virtual backup*: a backup that is made from an older backup and the runs after it.
+//! A *virtual backup*: a backup made from an older backup and the later runs.
 //!
-//! The database is not read, and need not exist. Only the archive's directory is needed, so another machine can do the
-//! work (*remote virtual backup*). The merge join is the same as in a restore, but the pages go into a backup instead
-//! of an image.
+//! The database is not read, and need not exist. Only the archive's directory is needed, so a remote computer can make
+//! the backup (*remote virtual backup*). The merge join is the restore's, but the pages go into a backup instead of an
+//! image.
 //!
-//! The result is `Cut(e)`: the state at the end of epoch e, and nothing later. Whether the result reflects a record is
-//! decided by the record's epoch. Tags are not used, because they refer to checkpoints, and a cut belongs to no
-//! checkpoint. So its pages have the tag 0, and it has no checkpoint epoch. Any two virtual backups of one epoch have
-//! the same pages, even if they were made from different backups and runs.
+//! The result is `Cut(e)`: the state at the end of epoch e, and nothing later. The epoch of a record decides whether
+//! the result reflects the record. Tags are not used, because they refer to checkpoints, and a cut belongs to no
+//! checkpoint. So the pages of a cut have the tag 0, and the cut has no checkpoint epoch. All virtual backups of an
+//! epoch have equal pages, even if made from different backups and runs.
 //!
-//! A cut needs its moment: in the runs, no records of epochs up to e may be combined with records of later epochs
-//! (`perdura_archive::merge`). If a merge that does not keep e is under way when the cut becomes part of the archive,
-//! the merge is given up. If such a merge has already replaced its inputs, [`Edit::AddCut`] detects that: it names the
-//! run that has e in its middle.
+//! A cut of epoch e can be made and used only if no run combines records of epochs up to e with records of later epochs
+//! (`perdura_archive::merge`). Adding the cut to the archive cancels a running merge that would combine such records.
+//! If the merge has already replaced its inputs, [`Edit::AddCut`] detects that. For this check, the edit names the run
+//! that contains both e and e + 1.
 //!
 //! # Source
 //! C. Sauer, G. Graefe, T. Härder, "Single-pass restore after a media failure", section 5.5.
@@ -34,7 +34,8 @@ use crate::plan::RestorePlan;
 use crate::progress::RestoreProgress;
 use crate::sink::BackupSink;
 
-/// The description of a virtual backup and of the making of it.
+/// The description of a virtual backup. It includes the counts of bytes and records that were processed to make the
+/// backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VirtualSummary {
     /// The new backup.
@@ -45,13 +46,13 @@ pub struct VirtualSummary {
     pub bytes_read: u64,
     /// Records that were applied.
     pub applied: u64,
-    /// Records that were taken out of the older backup's pages.
+    /// Records taken out of the older backup's pages.
     pub taken_out: u64,
-    /// Records that made no difference.
+    /// Records that were neither applied nor taken out.
     pub skipped: u64,
 }
 
-/// A virtual backup that is being made, by a machine of small steps.
+/// A virtual backup that is being made, in small steps.
 pub struct VirtualBackup {
     store: Arc<Store>,
     plan: RestorePlan,
@@ -64,7 +65,7 @@ pub struct VirtualBackup {
 enum Stage {
     Merge(Box<Making>),
     Tail(Box<BackupTail>),
-    /// The backup's file is complete. This stage checks that its moment still exists.
+    /// The backup's file is complete. This stage checks that the runs still have the backup's moment.
     Check,
     Publish(Box<Publication>, Option<RunId>),
     /// The backup is done, or has failed.
@@ -79,13 +80,14 @@ struct Making {
 }
 
 impl VirtualBackup {
-    /// Takes the right to make backups, and begins a backup of epoch `target`, or of the last epoch that the archive
-    /// holds. Calls `passed_over` with each older backup that cannot be used, and the reason.
+    /// Takes the right to make backups. Begins a backup of epoch `target`, or of the archive's last epoch if `target`
+    /// is `None`. If an older backup cannot be used, calls `passed_over` with that backup and the reason.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the archive has a cut of that epoch already, or if the runs do not have that moment.
-    /// [`Error::Usage`] also if the database has key-addressed tables: then only its backups are moments, and the error
-    /// names the nearest. Otherwise as [`RestorePlan::from_archive`] and [`Store::lease_backups`].
+    /// [`Error::Usage`] if the archive already has a cut of that epoch, or if the runs cannot restore that epoch.
+    /// [`Error::Usage`] also if the database has key-addressed tables. Only the epochs of its backups can then be
+    /// restored, and the error names the nearest backup. Other errors are those of [`RestorePlan::from_archive`] and
+    /// [`Store::lease_backups`].
     pub fn begin(
         store: &Arc<Store>,
         target: Option<Epoch>,
@@ -142,13 +144,13 @@ impl VirtualBackup {
         })
     }
 
-    /// Takes a step. It performs one I/O, or makes as many pages as one read returns, with the reads and the write for
-    /// these pages. The backup is part of the archive once this has returned [`Progress::Done`].
+    /// Takes one step. A step is one I/O, or reads, merges and writes a batch of pages. A batch is the number of pages
+    /// that one read returns. The backup is part of the archive once a step has returned [`Progress::Done`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a page of the backup or a record of the runs is damaged. [`Error::Usage`] if the runs were
-    /// merged in the meantime and no longer have the moment. The disk's. After an error the backup is given up, and the
-    /// next backup removes its remains.
+    /// [`Error::Corrupt`] if a page of the backup or a record of the runs is damaged. [`Error::Usage`] if merges of
+    /// runs since [`begin`](Self::begin) have made it impossible to restore the epoch. Errors of the disk. After an
+    /// error the backup has failed, and the next backup removes the failed backup's file.
     pub fn step(&mut self) -> Result<Progress<VirtualSummary>> {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Merge(mut making) => match self.make(&mut making)? {
@@ -173,7 +175,8 @@ impl VirtualBackup {
             Stage::Publish(mut publication, within) => match publication.step() {
                 Ok(Progress::More) => Stage::Publish(publication, within),
                 Ok(Progress::Done(_)) => return Ok(Progress::Done(self.summary.clone())),
-                // The run was merged after the check. The merged run may still have the moment, so it is checked again.
+                // The run was merged after the check. The merged run may still have the moment, so the check is made
+                // again.
                 Err(Error::Usage(_)) if self.within()? != within => Stage::Check,
                 Err(error @ Error::Usage(_)) => return self.or_remove(Err(error)),
                 Err(error) => return Err(error),
@@ -222,13 +225,14 @@ impl VirtualBackup {
         Ok(Progress::More)
     }
 
-    /// Returns the run that has the target in its middle. `None`: the target is the last epoch of a run, or in no run.
+    /// Returns the run that contains the target, unless the target is the run's last epoch. Returns `None` if no run
+    /// qualifies.
     fn within(&self) -> Result<Option<RunId>> {
         let manifest = self.store.refresh()?;
         Ok(manifest.run_around(self.plan.target))
     }
 
-    /// Begins to add the backup to the archive, if the moment still exists.
+    /// Begins to add the backup to the archive. Fails if the runs no longer have the backup's moment.
     fn check(&self) -> Result<(Publication, Option<RunId>)> {
         let within = self.within()?;
         if let Some(id) = within
@@ -253,7 +257,7 @@ impl VirtualBackup {
         Ok((self.store.publish(edit), within))
     }
 
-    /// Removes the backup's file if adding it was refused, because it is not part of the archive.
+    /// Removes the backup's file if the archive refused the backup. Returns `result`.
     fn or_remove<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(Error::Usage(_)) = &result {
             let id = self.summary.backup.header.id;

@@ -1,11 +1,11 @@
-//! Latencies as clients see them, in the form that all benches share.
+//! Latencies from the clients' view, in a common form for all benches.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// The longest latency that the histogram distinguishes, microseconds. Longer ones count as this.
+/// The longest latency that the histogram distinguishes, microseconds. Longer latencies are recorded as this value.
 const LATENCY_US_MAX: u64 = 60_000_000;
 
 /// Returns an empty histogram of microseconds, with a precision of three digits.
@@ -34,7 +34,7 @@ pub struct LatencyUs {
     pub p99: u64,
     /// The latency that 999 of 1000 do not exceed.
     pub p999: u64,
-    /// The longest.
+    /// The longest latency.
     pub max: u64,
 }
 

@@ -1,17 +1,17 @@
-//! Workloads that measure the engine and other systems with the same client.
+//! Workloads that measure the engine and other systems with one client.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`kv`] | SET and GET of random keys, over the Redis protocol or inside the process |
-//! | [`drive`] | transactions in a closed or an open loop, their latencies until they are durable |
+//! | [`drive`] | transactions in a closed or an open loop, and their latencies until they are durable |
 //! | [`figures`] | the papers' figures: data, plot, claims |
-//! | [`mirror`] | blocks in the memories of nodes, beside durable writes |
-//! | [`restoring`] | restoring an archive, beside copying its backup |
+//! | [`mirror`] | blocks in the memories of nodes, compared with durable writes |
+//! | [`restoring`] | restoring an archive, compared with copying its backup |
 //! | [`sms`] | messages inserted and removed by interleaved transactions |
 //! | [`tpcc`] | an order-entry system: nine tables, five transactions |
 //! | [`update`] | rows whose values change |
 //! | [`voter`] | an election by phone: one short transaction |
-//! | [`latency`] | latencies of clients, in the words that all benches share |
+//! | [`latency`] | latencies of clients, in the form that all benches share |
 //! | [`process`] | the kernel's figures for a process: peak memory, CPU time |
 
 pub mod drive;

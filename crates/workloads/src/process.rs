@@ -1,18 +1,18 @@
-//! The kernel's figures for a process or a thread. A figure is `None` if the kernel does not report it.
+//! The CPU time and the memory of a process or a thread. A value is `None` if the kernel does not report it.
 
 use std::fs;
 use std::time::Duration;
 
-/// The number of clock ticks a second, the unit in which the kernel reports CPU time.
+/// The number of clock ticks a second. The kernel reports CPU time in ticks.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Returns the most memory that a process has had resident, bytes.
+/// Returns the peak of the resident memory of a process, bytes.
 #[must_use]
 pub fn peak_rss_bytes(pid: u32) -> Option<u64> {
     status_kib(pid, "VmHWM:").map(|kib| kib * 1024)
 }
 
-/// Returns the memory that a process has resident now, bytes.
+/// Returns the present resident memory of a process, bytes.
 #[must_use]
 pub fn rss_bytes(pid: u32) -> Option<u64> {
     status_kib(pid, "VmRSS:").map(|kib| kib * 1024)

@@ -1,4 +1,4 @@
-//! Prints every counted item with its place, to help lower a number.
+//! Prints each counted item and its place, to help lower the counts of [`count`](crate::count).
 
 use std::path::Path;
 
@@ -7,7 +7,8 @@ use anyhow::Result;
 use crate::count::{Measure, assertions, find, rows, wording};
 use crate::product::read;
 
-/// Prints a table of sizes and numbers, and below it the places.
+/// Prints the sizes and counts of the crates, the lengths of the sentences in the texts, and the place of each counted
+/// item.
 ///
 /// # Errors
 /// A source that cannot be read.

@@ -1,14 +1,14 @@
-//! The numbers of each crate that may only fall. Each of them counts something that makes the code harder to read.
+//! Counts of things that make the code harder to read, crate by crate. A count may only fall.
 //!
-//! | module | numbers |
+//! | module | counts |
 //! |---|---|
 //! | [`functions`] | functions that are long, or take many parameters |
 //! | [`circles`] | modules that import each other |
-//! | [`names`] | types of one name, public items without docs, public items for tests only |
+//! | [`names`] | types with the same name, public items without docs, public items that only tests use |
 //! | [`flaws`] | seeded mistakes in code that ships |
 //! | [`runs`] | lines that appear in two places |
 //! | [`wording`] | sentences that must be read twice |
-//! | [`assertions`] | the density of assertions, which only rises |
+//! | [`assertions`] | assertions, whose density may only rise |
 
 pub mod assertions;
 pub mod circles;
@@ -22,12 +22,12 @@ use std::collections::BTreeMap;
 
 use crate::product::Sources;
 
-/// One of the things that are counted.
+/// A kind of items that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
     /// Functions of more than 70 lines.
     Long,
-    /// Functions with more than five parameters, or with a tuple among them.
+    /// Functions with more than five parameters, and functions with a tuple parameter.
     Crowded,
     /// Modules in a circle of imports.
     Circled,
@@ -59,7 +59,7 @@ impl Measure {
         Measure::Wording,
     ];
 
-    /// Returns the heading of its column.
+    /// Returns the heading of the measure's column.
     pub fn name(self) -> &'static str {
         match self {
             Measure::Long => "long",
@@ -78,9 +78,9 @@ impl Measure {
 /// A counted item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// The folder of its crate.
+    /// The folder of the item's crate.
     pub folder: String,
-    /// The measure that counts it.
+    /// The measure that counts the item.
     pub measure: Measure,
     /// The place and the name of the item.
     pub place: String,
@@ -97,10 +97,10 @@ impl Found {
     }
 }
 
-/// The numbers of one crate, one for each measure.
+/// The counts of one crate, one for each measure.
 pub type Row = [usize; Measure::ALL.len()];
 
-/// Finds everything that is counted.
+/// Finds all counted items.
 pub fn find(sources: &Sources) -> Vec<Found> {
     let mut found = functions::find(&sources.product);
     found.extend(circles::find(&sources.product));
@@ -111,7 +111,7 @@ pub fn find(sources: &Sources) -> Vec<Found> {
     found
 }
 
-/// Returns the numbers of each crate. A crate without counted items has zeros.
+/// Returns the counts of each crate. A crate without counted items has zeros.
 pub fn rows(sources: &Sources, found: &[Found]) -> BTreeMap<String, Row> {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     for source in &sources.product {

@@ -4,8 +4,8 @@
 //! * `cargo xtask tidy`: the house rules that can be checked in the text.
 //! * `cargo xtask subjects`: the lengths of the subjects of commits.
 //! * `cargo xtask census`: prints every counted item, crate by crate, with its place.
-//! * `cargo xtask record`: records numbers that have fallen; see `ratchet.rs`. It also writes the
-//!   file of all messages.
+//! * `cargo xtask record`: records counts that have fallen; see `ratchet.rs`. It also writes the
+//!   file of all messages, and the page with the verdicts on the papers' figures.
 //!
 //! Each check prints every fault with its place, and ends with exit code 1 if there is a fault.
 
@@ -19,6 +19,7 @@ mod ratchet;
 mod scan;
 mod subjects;
 mod tidy;
+mod verdicts;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -58,7 +59,8 @@ fn record(root: &Path) -> anyhow::Result<()> {
     let sources = product::read(root)?;
     let found = count::find(&sources);
     ratchet::record(root, &count::rows(&sources, &found))?;
-    messages::record(root, &sources.product)
+    messages::record(root, &sources.product)?;
+    verdicts::record(root)
 }
 
 /// Returns the directory of the workspace, two levels above this crate.

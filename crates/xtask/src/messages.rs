@@ -1,4 +1,4 @@
-//! Collects, in one file, all messages that an operator or a program that uses the library may see.
+//! Collects in one file all messages for operators and for programs that use the library.
 //!
 //! `docs/messages.txt` has each text in the product's code once, by crate and file. `cargo xtask tidy` fails if the
 //! file is not up to date, and `cargo xtask record` writes it. So a commit that changes a message shows the change in
@@ -22,10 +22,10 @@ pub const FILE: &str = "docs/messages.txt";
 /// A text with fewer words than this is not a message.
 const WORDS_MIN: usize = 2;
 
-/// Crates whose texts only developers see.
+/// Crates with texts for developers only.
 const FOR_DEVELOPERS: [&str; 5] = ["xtask", "differ", "sim", "steal", "workloads"];
 
-/// Macros whose text reports a mistake in the program.
+/// Macros with texts that are not messages. Most of these texts report a mistake in the program.
 const OF_BUGS: [&str; 9] = [
     "assert",
     "assert_eq",
@@ -38,7 +38,7 @@ const OF_BUGS: [&str; 9] = [
     "include_str",
 ];
 
-/// Returns the text of the file.
+/// Returns the text that the file should have.
 pub fn text(sources: &[Source]) -> String {
     let mut text = String::from(
         "Every message of the product, by file. Made by `cargo xtask record`; see CONTRIBUTING.md.\n",
@@ -66,7 +66,7 @@ pub fn document(source: &Source) -> Option<Text> {
     Some(Text {
         name: format!("{}.md", source.text.name),
         folder: source.text.folder.clone(),
-        // A report has a sentence on each line.
+        // A message of several lines has a sentence on each line, so each line becomes a paragraph.
         text: messages.join("\n").replace('\n', "\n\n"),
     })
 }

@@ -10,7 +10,7 @@ use crate::files::{is_test_file, sources};
 
 /// One source file of a crate.
 pub struct Source {
-    /// The top module of the crate to which the file belongs.
+    /// The file's top-level module.
     pub module: String,
     /// The whole text.
     pub text: Text,
@@ -51,7 +51,7 @@ impl Text {
         Text { name, folder, text }
     }
 
-    /// Returns whether it is a document.
+    /// Returns whether the text is a document.
     pub fn is_document(&self) -> bool {
         self.name.ends_with(".md")
     }
@@ -145,14 +145,14 @@ fn text(root: &Path, path: &Path) -> Result<Text> {
     Ok(Text::new(name, text))
 }
 
-/// Returns the top module of a source file; `None` for a test or an example.
+/// Returns the top-level module of a source file. `None`: the file is a test or an example.
 fn module(name: &str) -> Option<String> {
     let (_, file) = name.strip_prefix("crates/")?.split_once("/src/")?;
     let module = file.split('/').next().unwrap_or(file);
     Some(module.strip_suffix(".rs").unwrap_or(module).to_owned())
 }
 
-/// Removes the items that are compiled for tests only.
+/// Removes the items compiled for tests only.
 fn strip(items: &mut Vec<Item>) {
     items.retain(|item| !is_test(attributes(item)));
     for item in items {
@@ -192,7 +192,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Returns whether an item is compiled only for tests, as far as its attributes show.
+/// Returns whether an item's attributes limit the item to tests.
 fn is_test(attrs: &[Attribute]) -> bool {
     attrs.iter().any(|attr| {
         let is_cfg = attr.path().is_ident("cfg");

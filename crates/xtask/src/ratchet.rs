@@ -1,8 +1,8 @@
-//! The recorded numbers of each crate, which may only fall.
+//! The recorded counts, crate by crate. A count may only fall.
 //!
-//! `ratchet.txt` has a line for each crate. `cargo xtask tidy` fails if a number differs from the recorded one. If
-//! the number has risen, the change must be corrected. If it has fallen, `cargo xtask record` records it, so that it
-//! cannot rise again unnoticed.
+//! `ratchet.txt` has a line for each crate. `cargo xtask tidy` fails if a count differs from the recorded count. If the
+//! count has risen, the change must be corrected. If the count has fallen, `cargo xtask record` records the new count,
+//! so that a later rise is noticed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,13 +13,13 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::count::{Found, Measure, Row};
 
-/// The path of the file with the recorded numbers, in the workspace.
+/// The file with the recorded counts, as a path in the workspace.
 const FILE: &str = "crates/xtask/ratchet.txt";
 
 type Rows = BTreeMap<String, Row>;
 
-/// Returns a fault for each number that differs from the recorded one. If the number has risen, the fault has the
-/// places.
+/// Returns a fault for each count that differs from the recorded count. If the count has risen, the fault lists the
+/// places of the counted items.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -45,10 +45,10 @@ pub fn check(root: &Path, rows: &Rows, found: &[Found]) -> Result<Vec<String>> {
     Ok(faults)
 }
 
-/// Records the numbers.
+/// Records the counts.
 ///
 /// # Errors
-/// A number of a recorded crate has risen.
+/// A count of a recorded crate has risen.
 pub fn record(root: &Path, rows: &Rows) -> Result<()> {
     let recorded = load(root)?;
     let mut risen = differences(&recorded, rows).into_iter();
@@ -60,7 +60,7 @@ pub fn record(root: &Path, rows: &Rows) -> Result<()> {
     fs::write(root.join(FILE), text(rows)).context(FILE)
 }
 
-/// Returns the crates and measures whose numbers differ, each with the recorded and the present number.
+/// Returns each crate and measure whose recorded count is not its present count, with both counts.
 fn differences(recorded: &Rows, rows: &Rows) -> Vec<(String, Measure, usize, usize)> {
     let none = Row::default();
     let mut folders: Vec<&String> = recorded.keys().chain(rows.keys()).collect();

@@ -3,11 +3,11 @@
 /// The kind of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Code that ships.
+    /// Code that ships, or an empty line outside of tests.
     Code,
     /// A comment or a doc comment.
     Comment,
-    /// Within a `#[cfg(test)]` item.
+    /// A line of a `#[cfg(test)]` item.
     Test,
 }
 

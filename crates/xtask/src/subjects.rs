@@ -5,17 +5,17 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-/// The time of the newest commit that the rule does not check. The commit itself may be missing in a shallow clone,
-/// but its time still works.
+/// The time of the newest commit that the rule does not check. It is a time and not a hash, because a shallow clone may
+/// lack the commit.
 const SINCE: &str = "2026-11-28T18:50:55Z";
 
-/// The most characters of a subject.
+/// The maximum number of characters of a subject.
 const CHARACTERS_MAX: usize = 72;
 
-/// Returns a fault for each subject that is too long, in the commits that are newer than [`SINCE`].
+/// Returns a fault for each too long subject in the commits after [`SINCE`].
 ///
-/// Sources without a history, such as an unpacked archive, have no commits to check. The function then prints that
-/// and returns no faults.
+/// Sources without a history, for example an unpacked archive, have no commits to check. The function then prints a
+/// message and returns no faults.
 ///
 /// # Errors
 /// `git` cannot be run.

@@ -13,12 +13,13 @@ use crate::messages;
 use crate::product::read;
 use crate::ratchet;
 use crate::scan::{Kind, lines, without_strings};
+use crate::verdicts;
 
-/// The most lines of a file. A longer one should be divided.
+/// The limit of the lines in a file. A file with this many lines or more should be divided.
 const LINES_MAX: usize = 600;
 
-/// The least number of assertions in a thousand lines of each crate, as `cargo xtask census` counts them. A number is
-/// raised when its crate has exceeded it, and is never lowered.
+/// The minimum number of assertions in a thousand lines of each crate, as `cargo xtask census` counts them. A developer
+/// raises a crate's number when the crate exceeds the number. No developer lowers a number.
 const ASSERTIONS: [(&str, usize); 20] = [
     ("base", 16),
     ("formats", 13),
@@ -42,13 +43,13 @@ const ASSERTIONS: [(&str, usize); 20] = [
     ("cli", 3),
 ];
 
-/// Crates below the engine. They have no clock, no threads, no files and no output.
+/// Crates below the engine. They may not use a clock, threads, files or output directly.
 const BELOW_ENGINE: [&str; 13] = [
     "base", "formats", "page", "device", "wal", "heap", "tree", "archive", "mirror", "txn",
     "table", "recovery", "restore",
 ];
 
-/// Calls that are banned below the engine, and their replacements.
+/// Banned calls below the engine, each with a replacement.
 const BANNED: [(&str, &str); 9] = [
     ("Instant::now", "the Clock"),
     ("SystemTime::now", "the Clock"),
@@ -61,8 +62,8 @@ const BANNED: [(&str, &str); 9] = [
     ("RandomState", "a seeded hash"),
 ];
 
-/// Macros and functions that write to stdout or stderr. No serving thread may use them: writing to a full disk would
-/// end the thread, and writing to a pipe without a reader would block it.
+/// Macros and functions that write to stdout or stderr. Serving threads may not use these: a full disk would end the
+/// thread, and a pipe without a reader would block the thread.
 const PRINTS: [&str; 6] = [
     "println!",
     "print!",
@@ -72,8 +73,8 @@ const PRINTS: [&str; 6] = [
     "stderr()",
 ];
 
-/// The files that may print: the output of the command line's verbs, the writer of the log, and programs and tests for
-/// developers.
+/// The files that may print: the module that prints the results of commands, the writer of log messages, and programs
+/// and tests for developers.
 const PRINTERS: [&str; 5] = [
     "crates/cli/src/output.rs",
     "crates/logging/src/writer.rs",
@@ -82,7 +83,7 @@ const PRINTERS: [&str; 5] = [
     "crates/server/src/fuzz/",
 ];
 
-/// The files that call the operating system, and the modules of the standard library that each may use.
+/// The files that call the operating system, each with the permitted calls of [`BANNED`].
 const BOUNDARY: [(&str, &[&str]); 9] = [
     ("crates/device/src/descriptors.rs", &["std::fs"]),
     ("crates/device/src/file.rs", &["std::fs"]),
@@ -120,6 +121,7 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
     faults.extend(ratchet::check(root, &rows(&sources, &found), &found)?);
     faults.extend(wording::too_long(&sources));
     faults.extend(messages::check(root, &sources.product)?);
+    faults.extend(verdicts::check(root)?);
     let switched = flaws::in_assertions(&sources.product).into_iter();
     faults.extend(switched.map(|place| format!("{place}: a flaw switches an assertion off")));
     faults.extend(too_few(&assertions::sizes(&sources.product)));
@@ -198,7 +200,8 @@ fn below_engine(name: &str) -> bool {
         .any(|folder| name.starts_with(&format!("crates/{folder}/src/")))
 }
 
-/// Returns whether a file is part of a library or of the command and may not print. Examples may print.
+/// Returns whether a file may not print. Libraries and the command may not print, except for [`PRINTERS`]. Examples may
+/// print.
 fn may_not_print(name: &str) -> bool {
     name.contains("/src/") && !PRINTERS.iter().any(|printer| name.starts_with(printer))
 }
@@ -218,7 +221,7 @@ fn unfinished_words() -> [String; 3] {
     ]
 }
 
-/// Returns the start of a path that exists only on a developer's machine. `None`: the line has no such path.
+/// Returns the start of a path that exists only on a developer's machine. `None`: the line has no path of this kind.
 fn machine_path(line: &str) -> Option<&'static str> {
     [
         "/tm\u{70}/",

@@ -1,12 +1,12 @@
 //! `perdura reproduce`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
-use perdura_workloads::figures::{FIGURES, Figure, Lab, Scale};
+use perdura_workloads::figures::{Claim, FIGURES, Figure, Lab, Scale, claim, recorded};
 
 use crate::exit::{Usage, Violated};
 use crate::output;
@@ -17,25 +17,26 @@ enum ScaleArg {
     Small,
     /// The paper's sizes. Each figure takes minutes and some 6 GiB of memory, or 10 GiB for paper 001.
     Full,
-    /// Sizes that only try the machinery. The claims mean nothing.
+    /// Tiny sizes, which only show that the code runs. Their results say nothing about the claims.
     #[value(hide = true)]
     Tiny,
 }
 
-/// Make a paper's figure here, on modelled disks, and check its claims.
+/// Measure the figures of five papers on this machine, and compare them with the papers.
 ///
-/// Writes NAME.csv, NAME.json and NAME.svg. Prints for each claim the paper's value, the measured value, and whether
-/// the claim holds. Everything runs in memory. The figures depend on the CPU, so leave the machine idle. Exit code 1 if
-/// a claim does not hold.
+/// Writes NAME.csv, NAME.json and NAME.svg. Prints for each claim the paper's value, the measured value and a verdict: as
+/// the paper (within 15 %), stronger, weaker, fails, modelled, arithmetic, or reported. Everything runs in memory, on
+/// modelled disks. The figures depend on the CPU, so leave the machine idle. Exit code 1 if a claim fails, or with
+/// --recorded if a verdict is worse than the recorded one.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura reproduce 000-fig6\n  \
     perdura reproduce 000-all --scale full --out figures\n  \
-    perdura reproduce 001-fig6\n  \
+    perdura reproduce 001-fig6 --recorded docs/papers\n  \
     perdura reproduce 002-fig2a --data /mnt/disk/tmp --scale full\n  \
     perdura reproduce 003-delay --data /mnt/disk/tmp")]
 pub struct Args {
-    /// The figure, or all of a paper: 000-all, 001-all, 002-all, 003-all, 004-all.
+    /// The figure, all figures of a paper (000-all, 001-all, 002-all, 003-all, 004-all), or all.
     #[arg(value_name = "FIGURE", value_parser = names())]
     figure: String,
     /// The size of the experiment.
@@ -47,84 +48,152 @@ pub struct Args {
     /// Seed of all histories.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// For paper 002: make its histories and restarts in a new directory within this one, on the machine's own disk
-    /// instead of a modelled one. With --scale full this has the paper's own size: some 30 GB. For paper 003: the
-    /// folder whose disk is measured. Without it, it is the folder of --out.
+    /// For paper 002: run in a new subdirectory of this directory. The run then uses the directory's real disk instead
+    /// of a modelled disk. With --scale full, this takes some 30 GB, as in the paper. For paper 003: measure the disk
+    /// of this directory [default: the directory of --out].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// The folder with the JSON files of an earlier run at this scale. A verdict that is worse than there is an error, and
+    /// a claim that failed there already is not.
+    #[arg(long, value_name = "DIR")]
+    recorded: Option<PathBuf>,
     /// Print the figures as one JSON array instead of tables.
     #[arg(long)]
     json: bool,
 }
 
-/// The names that mean all figures of a paper.
-const ALL: [&str; 5] = ["000-all", "001-all", "002-all", "003-all", "004-all"];
+/// The arguments that select all figures of a paper.
+const PAPERS: [&str; 5] = ["000-all", "001-all", "002-all", "003-all", "004-all"];
+/// The argument that selects all figures.
+const ALL: &str = "all";
 
 fn names() -> PossibleValuesParser {
     let figures = FIGURES.iter().map(|(name, _)| *name);
-    PossibleValuesParser::new(figures.chain(ALL))
+    PossibleValuesParser::new(figures.chain(PAPERS).chain([ALL]))
 }
 
-/// Returns whether the command line asks for a figure.
+/// Returns whether the argument `asked` selects the figure `name`.
 fn is_asked(asked: &str, name: &str) -> bool {
-    let paper = asked.strip_suffix("all").filter(|_| ALL.contains(&asked));
-    asked == name || paper.is_some_and(|paper| name.starts_with(paper))
+    asked == name || asked == ALL || (PAPERS.contains(&asked) && is_of(asked, name))
+}
+
+/// Returns whether the figure `name` is of the paper with the argument `paper`.
+fn is_of(paper: &str, name: &str) -> bool {
+    paper.get(..4) == name.get(..4)
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    check(args)?;
     let begin = Instant::now();
     let says =
         |what: &str| output::note(&format!("{:7.1} s  {what}", begin.elapsed().as_secs_f64()));
+    let mut made: Vec<Figure> = Vec::new();
+    for paper in PAPERS {
+        // A lab keeps the runs that several figures of a paper share. The memory of a lab is free before the next one.
+        let lab = lab(args, paper, &says);
+        for (name, make) in FIGURES {
+            if !is_of(paper, name) || !is_asked(&args.figure, name) {
+                continue;
+            }
+            says(name);
+            let figure = make(&lab)?;
+            assert_eq!(
+                figure.name, name,
+                "a figure has the name by which it is asked for"
+            );
+            write(&figure, args, &says)?;
+            made.push(figure);
+        }
+    }
+    assert!(!made.is_empty(), "a name that is known names a figure");
+    end(&made, args)
+}
+
+/// Fails if the figures do not have the files that the arguments name.
+fn check(args: &Args) -> Result<()> {
+    let on_disk = ["002-", "003-", ALL];
+    if args.data.is_some() && !on_disk.iter().any(|with| args.figure.starts_with(with)) {
+        bail!(Usage(format!(
+            "--data is for the figures of papers 002 and 003; {} is made in memory",
+            args.figure
+        )));
+    }
+    if let Some(folder) = &args.recorded {
+        for (name, _) in FIGURES
+            .iter()
+            .filter(|(name, _)| is_asked(&args.figure, name))
+        {
+            let file = folder.join(format!("{name}.json"));
+            if !file.is_file() {
+                bail!(Usage(format!(
+                    "--recorded: {} does not exist; `perdura reproduce {name} --out {}` makes it",
+                    file.display(),
+                    folder.display()
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the lab for the figures of a paper.
+fn lab<'a>(args: &Args, paper: &str, says: &'a dyn Fn(&str)) -> Lab<'a> {
     let scale = match args.scale {
         ScaleArg::Small => Scale::SMALL,
         ScaleArg::Full => Scale::FULL,
         ScaleArg::Tiny => Scale::TINY,
     };
-    let lab = Lab::new(scale, args.seed, cores, &says);
-    let lab = match &args.data {
-        Some(data)
-            if ["002-", "003-"]
-                .iter()
-                .any(|paper| args.figure.starts_with(paper)) =>
-        {
-            lab.with_data(data.clone())
-        }
-        Some(_) => bail!(Usage(format!(
-            "--data is for the figures of papers 002 and 003; {} is made in memory",
-            args.figure
-        ))),
-        None if args.figure.starts_with("003-") => lab.with_data(args.out.clone()),
-        None => lab,
-    };
-    let mut made: Vec<Figure> = Vec::new();
-    for (name, make) in FIGURES {
-        if !is_asked(&args.figure, name) {
-            continue;
-        }
-        says(name);
-        let figure = make(&lab)?;
-        assert_eq!(
-            figure.name, name,
-            "a figure has the name by which it is asked for"
-        );
-        let paths = figure.write(&args.out)?;
-        if !args.json {
-            output::text(&format!("{}\n", figure.summary()))?;
-            for path in paths {
-                says(&format!("wrote {}", path.display()));
-            }
-        }
-        made.push(figure);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let lab = Lab::new(scale, args.seed, cores, says);
+    match &args.data {
+        Some(data) if is_of(paper, "002-") || is_of(paper, "003-") => lab.with_data(data.clone()),
+        None if is_of(paper, "003-") => lab.with_data(args.out.clone()),
+        _ => lab,
     }
-    assert!(!made.is_empty(), "a name that is known names a figure");
+}
+
+fn write(figure: &Figure, args: &Args, says: &dyn Fn(&str)) -> Result<()> {
+    let paths = figure.write(&args.out)?;
+    if !args.json {
+        output::text(&format!("{}\n", figure.summary()))?;
+        for path in paths {
+            says(&format!("wrote {}", path.display()));
+        }
+    }
+    Ok(())
+}
+
+/// Prints the end of the output. Fails if a claim fails, or if a verdict is worse than the recorded one.
+fn end(made: &[Figure], args: &Args) -> Result<()> {
+    let claims: Vec<Claim> = made
+        .iter()
+        .flat_map(|figure| figure.claims.clone())
+        .collect();
     if args.json {
         output::json(&made)?;
+    } else if made.len() > 1 {
+        output::text(&format!("All figures: {}", claim::counted(&claims)))?;
     }
-    match made.iter().map(Figure::failures).sum() {
+    let count = match &args.recorded {
+        Some(folder) => worse(made, folder)?,
+        None => made.iter().map(Figure::failures).sum(),
+    };
+    match count {
         0 => Ok(()),
-        failures => Err(Violated(failures).into()),
+        count => Err(Violated(count).into()),
     }
+}
+
+/// Prints and counts the verdicts that are worse than those in `folder`.
+fn worse(made: &[Figure], folder: &Path) -> Result<usize> {
+    let mut lines = Vec::new();
+    for figure in made {
+        lines.extend(recorded::worse(figure, folder)?);
+    }
+    for line in &lines {
+        output::note(line);
+    }
+    Ok(lines.len())
 }
 
 #[cfg(test)]
@@ -136,7 +205,8 @@ mod tests {
         assert!(is_asked("000-fig5", "000-fig5") && is_asked("000-all", "000-fig5"));
         assert!(!is_asked("000-all", "001-fig5") && !is_asked("001-fig1", "001-fig10"));
         for (name, _) in FIGURES {
-            assert_eq!(ALL.iter().filter(|all| is_asked(all, name)).count(), 1);
+            assert_eq!(PAPERS.iter().filter(|all| is_asked(all, name)).count(), 1);
+            assert!(is_asked(ALL, name));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Measures how far the archive is behind the log while a database is driven.
+//! Measures the archive's lag while a database is driven.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,18 +15,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The work of the archiver during a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct ArchivedReport {
-    /// The number of runs that were written.
+    /// The number of written runs.
     pub runs: u64,
-    /// The number of records in those runs.
+    /// The number of records in the runs.
     pub records: u64,
-    /// The size of those runs, bytes.
+    /// The size of the runs, bytes.
     pub bytes: u64,
-    /// The longest time from the durability of an epoch until the archive had it, seconds.
+    /// The longest time from when an epoch became durable until the archive had it, seconds.
     pub lag_seconds_max: f64,
 }
 
-/// The durable epochs that the archive does not have yet, each with the time at which it was first
-/// seen as durable.
+/// The durable epochs missing in the archive, each with the time when the epoch was first seen as durable.
 #[derive(Debug, Default)]
 struct Lag {
     behind: VecDeque<(Epoch, Instant)>,
@@ -55,7 +54,7 @@ impl Lag {
 /// the archive: `None` if the database has no archive.
 ///
 /// # Errors
-/// Those of `f`.
+/// Errors of `f`.
 pub fn watched<R>(db: &Db, f: impl FnOnce() -> Result<R>) -> Result<(R, Option<ArchivedReport>)> {
     let Some(before) = db.stats().archive else {
         return Ok((f()?, None));

@@ -1,8 +1,8 @@
-//! Further runs after a measured run, on the same database. One of them measures the latency at half of the
-//! throughput of the measured run. The other measures the throughput while one checkpoint follows another.
+//! Additional runs on the database of a measured run. One run measures the latency at half the measured throughput. A
+//! second run measures the throughput under consecutive checkpoints.
 //!
-//! A latency means little without that of the device. So the time of a sync is measured too, before the load, while
-//! nothing else uses the device.
+//! A latency means little without the device's own latency. So the time of a sync is measured too, before the load,
+//! while nothing else uses the device.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -27,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// The last checkpoint must end within this time.
 const END_WITHIN: Duration = Duration::from_secs(120);
 
-/// The further runs to make.
+/// The additional runs to make.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Beside {
     /// True to make the run at half of the throughput.
@@ -39,7 +39,7 @@ pub struct Beside {
 /// The results of an open loop at half of the measured throughput.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct HalfLoad {
-    /// The number of transactions a second that were due.
+    /// The rate at which transactions were due, transactions a second.
     pub rate: f64,
     /// The time from a transaction's intended start until it is durable.
     pub latency_us: LatencyUs,
@@ -47,20 +47,20 @@ pub struct HalfLoad {
     pub sync_us: Option<LatencyUs>,
 }
 
-/// The results of the measured load when checkpoints follow one another. The database grows and becomes slower while
-/// it is driven. So the throughput without checkpoints is the mean of two runs: the run before, and another run
-/// afterwards.
+/// The results of the measured load with consecutive checkpoints. The database grows and becomes slower while it is
+/// driven. So the throughput without checkpoints is the mean of two runs: the measured run, and a run after the
+/// checkpoints.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct UnderCheckpoints {
     /// The number of transactions a second.
     pub tps: f64,
-    /// The number of transactions a second of the run afterwards, without checkpoints.
+    /// The number of transactions a second in the run after the checkpoints.
     pub tps_behind: f64,
     /// `tps`, divided by the throughput without checkpoints.
     pub of_tps: f64,
     /// The time from a transaction's start until it is durable.
     pub latency_us: LatencyUs,
-    /// The most memory that was kept for the image being written, bytes.
+    /// The maximum memory kept for the current image, bytes.
     pub kept_bytes_max: u64,
     /// The size of the database's pages at the end, bytes.
     pub page_bytes: u64,
@@ -75,7 +75,7 @@ impl Beside {
     /// it has one.
     ///
     /// # Errors
-    /// Those of `drive`; a device that cannot be written; a checkpoint that does not end.
+    /// Errors of `drive`; a device that cannot be written; a checkpoint that does not end.
     pub fn run(
         self,
         db: &Db,

@@ -1,10 +1,10 @@
-//! Runs transactions at full speed or at a rate, for a time or up to a number.
+//! Runs transactions at full speed or at a given rate, for a given time or up to a given number of transactions.
 //!
-//! *Closed loop*: each client has one transaction under way, and begins the next when that one is durable. A worker
-//! is a thread that serves many clients. It begins transactions until one transaction of each client is not durable,
-//! and then waits for the oldest epoch of these. *Open loop*: transactions have intended starts, evenly spaced,
-//! whatever the database does. Each worker has its own schedule. A latency is counted from the intended start. So if
-//! the database stalls, all transactions due in that time have longer latencies.
+//! *Closed loop*: each client has one transaction under way, and begins the next when the transaction is durable. A
+//! worker is a thread that serves many clients. The worker begins transactions until each client has a transaction that
+//! is not durable. Then the worker waits for the oldest epoch of these transactions. *Open loop*: transactions have
+//! intended starts, evenly spaced, whatever the database does. Each worker has its own schedule. A latency is counted
+//! from the intended start. So if the database stalls, all transactions due in that time have longer latencies.
 //!
 //! | module | one idea |
 //! |---|---|
@@ -13,10 +13,10 @@
 //! | [`site`] | the database, its disks and the form of its log |
 //! | [`model`] | the speed of a modelled disk |
 //! | [`archived`] | the lag of the archive |
-//! | [`beside`] | further runs on the same database |
+//! | [`beside`] | additional runs on the same database |
 //!
-//! The driver accesses transactions only through [`Load`] and their durability only through [`Log`], so that tests
-//! run it without a database.
+//! The driver accesses transactions only through [`Load`] and durability only through [`Log`], so tests need no
+//! database.
 
 pub mod archived;
 pub mod beside;
@@ -41,7 +41,7 @@ pub use model::ModelledDisk;
 pub use report::{KindReport, RunReport};
 pub use site::{LogScheme, Site};
 
-/// The most transactions of an open loop that may have begun and not be durable.
+/// The maximum number of transactions of an open loop that have begun and are not durable yet.
 pub const OUTSTANDING_MAX: usize = 5_000;
 
 /// A transaction that has run.
@@ -49,7 +49,7 @@ pub const OUTSTANDING_MAX: usize = 5_000;
 pub struct Submitted {
     /// The index of the transaction's kind.
     pub kind: usize,
-    /// The epoch with which the transaction becomes durable.
+    /// The transaction's commit epoch.
     pub epoch: Epoch,
     /// True if the transaction was rolled back.
     pub aborted: bool,
@@ -59,7 +59,7 @@ pub struct Submitted {
 
 /// A worker's source of transactions.
 pub trait Load {
-    /// Runs the next transaction. Returns when other transactions see its effect.
+    /// Runs the next transaction. Returns once other transactions see its effect.
     ///
     /// # Errors
     /// A failure that ends the run. A transaction that aborts is not an error.
@@ -118,7 +118,7 @@ impl Log for Db {
 /// The condition that ends a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Limit {
-    /// A number of transactions. The run ends when all of them are durable.
+    /// A number of transactions. The run ends when all transactions are durable.
     Txns(u64),
     /// The run ends after a time. The first part of the time is not measured.
     Time {
@@ -136,7 +136,8 @@ pub struct DriveOptions {
     pub workers: usize,
     /// The number of clients of a closed loop. They are divided among the workers.
     pub clients: usize,
-    /// The arrivals a second of an open loop, whatever the database does. `None`: a closed loop.
+    /// The number of transactions due each second in an open loop. A slow database does not reduce it. `None`: a closed
+    /// loop.
     pub rate: Option<f64>,
     /// The condition that ends the run.
     pub limit: Limit,
@@ -178,20 +179,23 @@ pub struct Driven {
     pub log: LogCounters,
     /// The CPU time of the process in the measured time, seconds. `None`: the kernel does not report it.
     pub cpu_seconds: Option<f64>,
-    /// The number of transactions of an open loop that were due and had not begun at its end.
+    /// The number of transactions of an open loop that were due and had not begun when the loop ended.
     pub unstarted: u64,
+    /// The time in which workers began nothing, because as many transactions as allowed were under way. Summed over
+    /// the workers, seconds.
+    pub waited_seconds: f64,
 }
 
-/// Transactions of one kind that were measured.
+/// The measured transactions of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KindCounts {
     /// All transactions.
     pub txns: u64,
-    /// The number of these that were rolled back.
+    /// The number of rolled-back transactions.
     pub aborts: u64,
-    /// The number of these whose log bytes were measured.
+    /// The number of transactions with measured log bytes.
     pub sized: u64,
-    /// The log bytes of those whose bytes were measured.
+    /// The log bytes of the `sized` transactions.
     pub log_bytes: u64,
 }
 
@@ -211,7 +215,7 @@ pub struct Times {
     pub begin: Instant,
     /// The start of the measured time. Transactions that become durable later than this are measured.
     pub measured_from: Instant,
-    /// The time after which no transaction begins. `None`: the number of transactions ends the run.
+    /// The last moment at which a transaction may begin. `None`: the run ends after a number of transactions.
     pub end: Option<Instant>,
 }
 
@@ -240,8 +244,8 @@ pub fn drive<L: Load>(
         },
     };
     let stop = AtomicBool::new(false);
-    // A run up to a number of transactions is measured as a whole, so no transaction may begin before this sample.
-    let at_begin = Sample::take(log);
+    // A run with a fixed number of transactions is measured as a whole, so no transaction may begin before this sample.
+    let at_begin = Reading::take(log);
     let (outcomes, before, after) = std::thread::scope(|scope| {
         let (make, stop) = (&make, &stop);
         let workers: Vec<_> = (0..options.workers)
@@ -260,9 +264,9 @@ pub fn drive<L: Load>(
             .collect();
         let window = times.end.map(|end| {
             sleep_until(times.measured_from, stop);
-            let before = Sample::take(log);
+            let before = Reading::take(log);
             sleep_until(end, stop);
-            (before, Sample::take(log))
+            (before, Reading::take(log))
         });
         let outcomes: Vec<Result<worker::Outcome>> = workers
             .into_iter()
@@ -271,7 +275,7 @@ pub fn drive<L: Load>(
                 Err(panic) => std::panic::resume_unwind(panic),
             })
             .collect();
-        let (before, after) = window.unwrap_or_else(|| (at_begin, Sample::take(log)));
+        let (before, after) = window.unwrap_or_else(|| (at_begin, Reading::take(log)));
         (outcomes, before, after)
     });
     let mut driven = Driven {
@@ -292,6 +296,7 @@ pub fn drive<L: Load>(
             .zip(before.cpu_seconds)
             .map(|(after, before)| after - before),
         unstarted: 0,
+        waited_seconds: 0.0,
     };
     for outcome in outcomes {
         let outcome = outcome?;
@@ -300,6 +305,7 @@ pub fn drive<L: Load>(
             .add(&outcome.latencies)
             .expect("the same bounds");
         driven.unstarted += outcome.unstarted;
+        driven.waited_seconds += outcome.waited.as_secs_f64();
         for (all, one) in driven.kinds.iter_mut().zip(&outcome.kinds) {
             all.add(one);
         }
@@ -308,15 +314,15 @@ pub fn drive<L: Load>(
 }
 
 /// The state of the log and of the process at one moment.
-struct Sample {
+struct Reading {
     at: Instant,
     log: LogCounters,
     cpu_seconds: Option<f64>,
 }
 
-impl Sample {
-    fn take(log: &impl Log) -> Sample {
-        Sample {
+impl Reading {
+    fn take(log: &impl Log) -> Reading {
+        Reading {
             at: Instant::now(),
             log: log.counters(),
             cpu_seconds: process::cpu_seconds(std::process::id()),

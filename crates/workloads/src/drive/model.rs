@@ -14,8 +14,8 @@ pub struct ModelledDisk {
 }
 
 impl ModelledDisk {
-    /// Returns a disk with these limits in front of `disk`, or `disk` itself if there are no limits. Space for files
-    /// is allocated in advance, as in a log whose files are used again.
+    /// Returns a disk with these limits in front of `disk`, or `disk` itself if there are no limits. Files get space in
+    /// advance, as in a log with recycled files.
     #[must_use]
     pub fn over(self, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
         if self == ModelledDisk::default() {

@@ -1,4 +1,4 @@
-//! The results of a run, in the words that all benches share.
+//! The results of a run, with the names that all benches share.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::archived::ArchivedReport;
 use super::beside::{HalfLoad, UnderCheckpoints};
 use super::{DriveOptions, Driven};
 use crate::latency::LatencyUs;
-use crate::num::{f64_of, ratio};
+use crate::num::{count_f64, f64_of, ratio};
 use crate::process;
 use crate::update::keyed::TreeRun;
 
@@ -15,12 +15,12 @@ use crate::update::keyed::TreeRun;
 pub struct KindReport {
     /// The kind's name.
     pub name: &'static str,
-    /// The number of transactions, rolled-back ones included.
+    /// The number of transactions, including rolled-back transactions.
     pub txns: u64,
-    /// The number of transactions that were rolled back.
+    /// The number of rolled-back transactions.
     pub aborts: u64,
-    /// The size of the records of one transaction on average, bytes. Rolled-back transactions that logged nothing are
-    /// left out. `None`: not measured.
+    /// The mean size of one transaction's records, bytes. Rolled-back transactions that logged nothing are left out.
+    /// `None`: not measured.
     pub log_bytes_per_txn: Option<f64>,
 }
 
@@ -39,33 +39,40 @@ pub struct RunReport {
     pub workers: usize,
     /// The number of clients of a closed loop.
     pub clients: Option<usize>,
-    /// The number of arrivals a second of an open loop.
+    /// The number of transactions due each second in an open loop. `None`: a closed loop.
     pub rate: Option<f64>,
     /// The seed.
     pub seed: u64,
-    /// The number of measured transactions, aborted ones included.
+    /// The number of measured transactions, including aborted transactions.
     pub txns: u64,
     /// The length of the measured time, seconds.
     pub seconds: f64,
     /// The number of transactions a second.
     pub tps: f64,
-    /// The number of transactions that were rolled back.
+    /// The number of rolled-back transactions.
     pub aborts: u64,
-    /// The number of transactions of an open loop that were due and had not begun at its end.
+    /// The number of transactions of an open loop that were due and had not begun when the loop ended.
     pub unstarted: u64,
+    /// The part of the workers' time in which they began nothing, because as many transactions as allowed were under
+    /// way.
+    #[serde(skip)]
+    pub waited_part: f64,
+    /// The mean time from a transaction's start until it is durable, microseconds.
+    #[serde(skip)]
+    pub latency_mean_us: f64,
     /// The time from a transaction's start until it is durable. In an open loop, the intended start counts.
     pub latency_us: LatencyUs,
     /// The size of all log records without padding, bytes.
     pub log_bytes: u64,
     /// The number of bytes written to the logs' devices.
     pub log_device_bytes: u64,
-    /// The size of the log records of one transaction on average, bytes.
+    /// The mean size of one transaction's log records, bytes.
     pub log_bytes_per_txn: f64,
     /// The number of syncs of the log.
     pub syncs: u64,
     /// The CPU time of the process, seconds.
     pub cpu_seconds: Option<f64>,
-    /// The most memory that the process has had resident, bytes.
+    /// The maximum resident memory of the process, bytes.
     pub peak_rss_bytes: Option<u64>,
     /// The counts of each kind of transaction.
     pub kinds: Vec<KindReport>,
@@ -74,7 +81,7 @@ pub struct RunReport {
     /// The work of the archiver. `None`: the database has no archive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archive: Option<ArchivedReport>,
-    /// The records that the tree logged and the pages that it read. `None`: the database has no tree.
+    /// The tree's logged records and read pages. `None`: the database has no tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeRun>,
     /// The run at half of the throughput, if it was requested.
@@ -105,6 +112,9 @@ impl RunReport {
         self.tps = ratio(f64_of(self.txns), driven.seconds);
         self.unstarted = driven.unstarted;
         self.latency_us = LatencyUs::of(&driven.latencies);
+        self.latency_mean_us = driven.latencies.mean();
+        let workers_seconds = driven.seconds * count_f64(options.workers);
+        self.waited_part = ratio(driven.waited_seconds, workers_seconds);
         self.log_bytes = driven.log.log_bytes;
         self.log_device_bytes = driven.log.device_bytes;
         self.log_bytes_per_txn = ratio(f64_of(driven.log.log_bytes), f64_of(self.txns));

@@ -1,4 +1,4 @@
-//! The database of a typed workload: where it is, what its log contains, and how it is closed.
+//! The database that a typed workload uses: its location, the contents of its log, and how it is opened and closed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub enum LogScheme {
 }
 
 impl LogScheme {
-    /// Returns the name of the scheme on the command line.
+    /// Returns the scheme's name, as users write it on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,18 +48,18 @@ impl LogScheme {
     }
 }
 
-/// The place of the database and the form of its log.
+/// The location of the database and the form of its log.
 #[derive(Debug, Clone)]
 pub struct Site {
     /// The engine's settings. The directories have no effect if the database is in memory.
     pub options: Options,
     /// True if the database is in memory, not in a directory.
     pub in_memory: bool,
-    /// The form of its log.
+    /// The form of the database's log.
     pub scheme: LogScheme,
     /// The time between two checkpoints. `None`: only the engine itself takes checkpoints.
     pub snapshot_every: Option<Duration>,
-    /// The part of each commit that the log and the archive get, if the scheme logs at all.
+    /// The part of each commit that is written to the log and the archive. Without effect if the scheme logs nothing.
     pub yardstick: Yardstick,
     /// The speed of the log's disks, if the database is in memory.
     pub disk: ModelledDisk,
@@ -68,7 +68,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Returns a site that requests no checkpoints and no backup, on disks without a limit.
+    /// Returns a site that requests no checkpoints and no backup, on disks without a speed limit.
     #[must_use]
     pub fn new(options: Options, in_memory: bool, scheme: LogScheme) -> Site {
         Site {
@@ -116,7 +116,7 @@ impl Site {
         }
     }
 
-    /// Returns new disks in memory, whose log disks have the speed of [`disk`](Self::disk).
+    /// Returns new disks in memory. The log disks have the speed of [`disk`](Self::disk).
     #[must_use]
     pub fn memory(&self) -> Disks {
         let memory = || Arc::new(MemDisk::new()) as Arc<dyn Disk>;
@@ -160,7 +160,7 @@ impl Site {
             .apply(declare(Builder::with(self.options.clone())))
     }
 
-    /// Closes the database. If it is in memory, it is dropped without being closed.
+    /// Closes a database in a directory. Drops a database in memory without closing it.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -179,10 +179,10 @@ impl Site {
         (!self.in_memory).then_some(dir)
     }
 
-    /// Runs `f`, and meanwhile takes checkpoints at the interval, if there is one.
+    /// Runs `f`. Meanwhile takes checkpoints at the interval `snapshot_every`, if it is set.
     ///
     /// # Errors
-    /// Those of `f` and of a checkpoint.
+    /// Errors of `f` and of a checkpoint.
     pub fn with_snapshots<R>(&self, db: &Db, f: impl FnOnce() -> Result<R>) -> Result<R> {
         let Some(every) = self.snapshot_every else {
             return f();

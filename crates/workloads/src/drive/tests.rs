@@ -1,8 +1,7 @@
 use super::*;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// A log whose epochs become durable when a caller waits, or after several looks at the durable
-/// epoch.
+/// A dummy log. An epoch becomes durable when a caller waits, or after several reads of the durable epoch.
 struct Dummy {
     current: AtomicU64,
     durable: AtomicU64,
@@ -83,7 +82,7 @@ impl Load for Steps<'_> {
             .fetch_max(outstanding, Ordering::SeqCst);
         self.log.begun.fetch_add(1, Ordering::SeqCst);
         let current = self.log.current.load(Ordering::SeqCst);
-        // Each third transaction only reads, and what it read is of an older epoch.
+        // Every third transaction only reads, and reads data of an older epoch.
         let epoch = if self.number.is_multiple_of(3) {
             current.saturating_sub(1)
         } else {
@@ -126,6 +125,17 @@ fn a_closed_loop_runs_as_many_as_asked_and_never_more_at_once_than_clients() {
     let most = log.outstanding_max.load(Ordering::SeqCst);
     assert!((7..=11).contains(&most), "{most}");
 
+    assert!(driven.waited_seconds > 0.0, "all clients waited at times");
+    let options_of_many = DriveOptions {
+        clients: 2_000,
+        ..options
+    };
+    let many = run(&Dummy::default(), &options_of_many, None).unwrap();
+    assert_eq!(
+        many.waited_seconds, 0.0,
+        "one client of many is always free"
+    );
+
     let mut report = RunReport::default();
     report.measured(&options, &driven, &["write", "read"]);
     assert_eq!(
@@ -167,8 +177,7 @@ fn an_open_loop_keeps_its_rate_and_counts_a_stall_against_all_that_arrive_meanwh
     let txns = driven.latencies.len();
     assert!((400..=1_000).contains(&txns), "{txns}");
     assert!((driven.seconds - 0.4).abs() < 1e-9);
-    // The transactions of both workers that were due in the 80 ms waited, the first of them for the
-    // whole time.
+    // In both workers, the transactions that were due in the 80 ms had to wait, the first of them for the whole time.
     assert!(driven.latencies.max() >= 75_000);
     assert!(driven.latencies.value_at_quantile(0.9) >= 20_000);
 }

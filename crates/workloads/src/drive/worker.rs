@@ -11,7 +11,7 @@ use perdura_base::Epoch;
 use super::{DriveOptions, KindCounts, Limit, Load, Log, OUTSTANDING_MAX, Submitted, Times};
 use crate::latency::{histogram, micros, record};
 
-/// The time after which a worker without a transaction to begin reads the durable epoch again.
+/// The time between two readings of the durable epoch while no transaction is due.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 
 /// The results of a worker.
@@ -21,24 +21,25 @@ pub struct Outcome {
     pub latencies: Histogram<u64>,
     /// The counts of each kind of transaction.
     pub kinds: Vec<KindCounts>,
-    /// The number of transactions that were due and had not begun at the end.
+    /// The number of transactions that were due but had not begun when the run ended.
     pub unstarted: u64,
+    /// The measured time in which the worker began nothing, because as many transactions as allowed were under way.
+    pub waited: Duration,
 }
 
-/// The transactions of an epoch that is not durable yet, each with the start from which its latency
-/// is counted.
+/// The transactions of an epoch that is not durable yet, each with the time from which its latency is counted.
 #[derive(Debug)]
 struct Batch {
     epoch: Epoch,
     txns: Vec<(Instant, Submitted)>,
 }
 
-/// The times at which a worker's transactions begin.
+/// The start times of a worker's transactions.
 #[derive(Debug)]
 enum Arrivals {
-    /// Each transaction begins as soon as a client is free.
+    /// Each transaction begins when a client is free.
     Closed,
-    /// The next transaction begins at `next`, and further ones at the interval `every`.
+    /// The next transaction begins at `next`, and later transactions follow at the interval `every`.
     Open { next: Instant, every: Duration },
 }
 
@@ -48,7 +49,7 @@ pub struct Worker<'a, G> {
     log: &'a G,
     times: Times,
     arrivals: Arrivals,
-    /// The most transactions that may be under way.
+    /// The maximum number of transactions that may be under way.
     outstanding_max: usize,
     /// The number of transactions that the worker begins. `None`: the run ends at a time.
     txns: Option<u64>,
@@ -105,11 +106,12 @@ impl<'a, G: Log> Worker<'a, G> {
                 latencies: histogram(),
                 kinds: vec![KindCounts::default(); kinds],
                 unstarted: 0,
+                waited: Duration::ZERO,
             },
         }
     }
 
-    /// Runs until the end, or until another worker has failed.
+    /// Runs until the end or until any worker fails.
     ///
     /// # Errors
     /// Errors of [`Load::step`] and of the log.
@@ -122,8 +124,12 @@ impl<'a, G: Log> Worker<'a, G> {
         {
             self.collect(now);
             if self.outstanding >= self.outstanding_max {
+                let begin = now;
                 self.wait_for_oldest()?;
                 now = Instant::now();
+                if begin >= self.times.measured_from {
+                    self.outcome.waited += now - begin;
+                }
                 continue;
             }
             let Some(start) = self.arrival(now) else {
@@ -146,8 +152,7 @@ impl<'a, G: Log> Worker<'a, G> {
         Ok(self.outcome)
     }
 
-    /// Returns the start from which the latency of the next transaction is counted. `None`: no
-    /// transaction is due.
+    /// Returns the time from which the next transaction's latency is counted. `None`: no transaction is due.
     fn arrival(&mut self, now: Instant) -> Option<Instant> {
         match &mut self.arrivals {
             Arrivals::Closed => Some(now),

@@ -2,21 +2,21 @@
 
 use crate::num::nice_step;
 
-/// A scale from one end of an axis to the other.
+/// The scale of an axis, from end to end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Axis {
     /// A linear scale with round steps.
     Linear {
         /// The difference between two ticks.
         step: f64,
-        /// The value at the begin.
+        /// The value at the start.
         from: f64,
         /// The value at the end.
         to: f64,
     },
-    /// A logarithmic scale, from one power of ten to another.
+    /// A logarithmic scale between two powers of ten.
     Powers {
-        /// The exponent at the begin.
+        /// The exponent at the start.
         from: i32,
         /// The exponent at the end.
         to: i32,
@@ -34,7 +34,7 @@ impl Axis {
         }
     }
 
-    /// Returns a linear axis for values from `least` to `most`, which need not begin at zero.
+    /// Returns a linear axis for values from `least` to `most`. The axis need not start at zero.
     pub fn between(least: f64, most: f64, ticks: u32) -> Axis {
         if least.is_nan() || most <= least {
             return Axis::linear(most, ticks);
@@ -68,8 +68,8 @@ impl Axis {
         }
     }
 
-    /// Returns the position of a value on the axis: 0 at the begin, 1 at the end. On a logarithmic axis, a value that
-    /// is not above zero is put at the begin.
+    /// Returns the position of a value on the axis: 0 at the start, 1 at the end. On a logarithmic axis, a value that
+    /// is not above zero is put at the start.
     pub fn place(self, value: f64) -> f64 {
         match self {
             Axis::Linear { from, to, .. } => (value - from) / (to - from),

@@ -5,9 +5,9 @@ use super::svg::{block, rule, text};
 /// The numbers that a box shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quartiles {
-    /// The text below it.
+    /// The text below the box.
     pub label: String,
-    /// The least measurement, the first quartile, the median, the third quartile, the largest.
+    /// The least measurement, the first quartile, the median, the third quartile, the largest measurement.
     pub at: [f64; 5],
 }
 

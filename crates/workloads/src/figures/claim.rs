@@ -1,67 +1,154 @@
-//! A claim: the paper's statement, the target for this code, the result, and the verdict.
+//! A claim: a value that the paper states, our value, and the verdict that follows from the two.
+//!
+//! | verdict | our value |
+//! |---|---|
+//! | as the paper | is within the tolerance of the paper's value, 15 % if nothing else is said |
+//! | stronger | is further away, on the side that speaks for the paper's idea |
+//! | weaker | is further away, on the other side; the paper's finding is still there |
+//! | fails | is where the paper's finding is not there |
+//! | modelled | is computed by a model from measured costs |
+//! | arithmetic | is computed by a formula from the paper's numbers |
+//! | reported | is measured, and the paper has no value |
+//!
+//! Modelled and arithmetic values are no evidence, so they are never called as the paper.
 
 use std::fmt::Write;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::paper::Paper;
+use super::sample::Sample;
 use crate::num::rounded;
 
 /// The verdict on a claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The claim was measured and holds.
-    Holds,
-    /// The claim was measured and does not hold.
+    /// The paper's finding is not there, or a bar of our own is missed.
     Fails,
-    /// The claim was computed by the schedule model from measured costs, and holds in the model.
-    HoldsModelled,
-    /// The claim was computed by the schedule model, and does not hold in the model.
-    FailsModelled,
-    /// The result has no target and is only reported.
+    /// The paper's finding is there, but our value supports it less than the paper's value does.
+    Weaker,
+    /// The paper has no value.
     Reported,
+    /// A formula from the paper's numbers.
+    Arithmetic,
+    /// A model from measured costs.
+    Modelled,
+    /// Our value is the paper's, within the tolerance.
+    AsPaper,
+    /// Our value speaks more for the paper's idea than the paper's value.
+    Stronger,
 }
 
 impl Verdict {
+    /// All verdicts, worst first.
+    pub const ALL: [Verdict; 7] = [
+        Verdict::Fails,
+        Verdict::Weaker,
+        Verdict::Reported,
+        Verdict::Arithmetic,
+        Verdict::Modelled,
+        Verdict::AsPaper,
+        Verdict::Stronger,
+    ];
+
     /// Returns the name of the verdict in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Verdict::Holds => "holds",
             Verdict::Fails => "FAILS",
-            Verdict::HoldsModelled => "holds (modelled)",
-            Verdict::FailsModelled => "FAILS (modelled)",
+            Verdict::Weaker => "weaker",
             Verdict::Reported => "reported",
+            Verdict::Arithmetic => "arithmetic",
+            Verdict::Modelled => "modelled",
+            Verdict::AsPaper => "as the paper",
+            Verdict::Stronger => "stronger",
         }
     }
 }
 
-/// The target for a result.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Target {
-    /// The result must be at least this.
-    AtLeast(f64),
-    /// The result must be at most this.
-    AtMost(f64),
-    /// The result may differ from the first number by at most the second.
-    Within(f64, f64),
-    /// No target: the result is reported.
-    None,
+/// The side of the paper's value that speaks for the paper's idea.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Better {
+    /// Larger values.
+    More,
+    /// Smaller values.
+    Less,
+    /// Neither: any distance from the paper's value is a weakness.
+    Neither,
 }
+
+/// The origin of our value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// A measurement of running code.
+    Measured,
+    /// A model that computes with measured costs.
+    Modelled,
+    /// A formula that computes with the paper's numbers.
+    Arithmetic,
+}
+
+/// The bound beyond which the paper's finding, or a property that we require, is no longer there.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Finding {
+    /// The value must be at least this.
+    AtLeast(f64),
+    /// The value must be at most this.
+    AtMost(f64),
+    /// The value may differ from the first number by at most the second.
+    Within(f64, f64),
+    /// No bound.
+    Any,
+}
+
+impl Finding {
+    /// Returns whether the finding is there.
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Finding::AtLeast(least) => value >= least,
+            Finding::AtMost(most) => value <= most,
+            Finding::Within(centre, by) => (value - centre).abs() <= by,
+            Finding::Any => value.is_finite(),
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Finding::AtLeast(least) => format!(">= {}", rounded(least)),
+            Finding::AtMost(most) => format!("<= {}", rounded(most)),
+            Finding::Within(centre, by) => format!("{} +- {}", rounded(centre), rounded(by)),
+            Finding::Any => "-".into(),
+        }
+    }
+}
+
+/// The side that speaks for the paper's idea, and the bound of the finding.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds(pub Better, pub Finding);
 
 /// A claim and its verdict.
 #[derive(Debug, Clone, Serialize)]
 pub struct Claim {
-    /// The measured quantity.
+    /// The quantity.
     pub what: String,
-    /// The paper's statement about it.
-    pub paper: String,
-    /// The target for this code.
-    pub target: String,
-    /// The result.
-    pub ours: f64,
-    /// The unit of `ours`. Empty: a ratio.
+    /// The paper's value.
+    pub paper: Paper,
+    /// The side of the paper's value that speaks for the paper's idea.
+    pub better: Better,
+    /// The bound of the finding, in words.
+    pub finding: String,
+    /// Our value.
+    pub ours: Sample,
+    /// The unit of both values. Empty: a ratio.
     pub unit: &'static str,
+    /// The origin of our value.
+    pub origin: Origin,
+    /// The distance of our value from the paper's, as a part of the paper's value. `None`: the paper has no value, or
+    /// its value is zero.
+    pub off: Option<f64>,
     /// The verdict.
     pub verdict: Verdict,
     /// The reason for the verdict, and the differences from the paper's setting.
@@ -69,75 +156,116 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Returns a claim about a measured ratio.
+    /// Returns a claim about a measured value.
     #[must_use]
-    pub fn measured(what: &str, paper: &str, target: Target, ours: f64, why: &str) -> Claim {
-        let holds = match target {
-            Target::AtLeast(least) => ours >= least,
-            Target::AtMost(most) => ours <= most,
-            Target::Within(centre, by) => (ours - centre).abs() <= by,
-            Target::None => true,
-        };
-        let verdict = match (target, holds) {
-            (Target::None, _) => Verdict::Reported,
-            (_, true) => Verdict::Holds,
-            (_, false) => Verdict::Fails,
-        };
+    pub fn measured(
+        what: &str,
+        paper: Paper,
+        bounds: Bounds,
+        ours: impl Into<Sample>,
+        why: &str,
+    ) -> Claim {
+        Claim::judged(Origin::Measured, what, paper, bounds, ours.into()).because(why)
+    }
+
+    /// Returns a claim about a value that a model computes from measured costs.
+    #[must_use]
+    pub fn modelled(
+        what: &str,
+        paper: Paper,
+        finding: Finding,
+        ours: impl Into<Sample>,
+        why: &str,
+    ) -> Claim {
+        let bounds = Bounds(Better::Neither, finding);
+        Claim::judged(Origin::Modelled, what, paper, bounds, ours.into()).because(why)
+    }
+
+    /// Returns a claim about a value that a formula computes from the paper's numbers.
+    #[must_use]
+    pub fn arithmetic(what: &str, paper: Paper, finding: Finding, ours: f64, why: &str) -> Claim {
+        let bounds = Bounds(Better::Neither, finding);
+        Claim::judged(Origin::Arithmetic, what, paper, bounds, ours.into()).because(why)
+    }
+
+    /// Returns a claim about a measured value that the paper does not have. The claim fails if the value misses
+    /// `finding`.
+    #[must_use]
+    pub fn own(what: &str, finding: Finding, ours: impl Into<Sample>, why: &str) -> Claim {
+        let bounds = Bounds(Better::Neither, finding);
+        Claim::judged(Origin::Measured, what, Paper::silent(), bounds, ours.into()).because(why)
+    }
+
+    fn judged(origin: Origin, what: &str, paper: Paper, bounds: Bounds, ours: Sample) -> Claim {
+        let Bounds(better, finding) = bounds;
         Claim {
             what: what.into(),
-            paper: paper.into(),
-            target: match target {
-                Target::AtLeast(least) => format!(">= {}", rounded(least)),
-                Target::AtMost(most) => format!("<= {}", rounded(most)),
-                Target::Within(centre, by) => {
-                    format!("{} +- {}", rounded(centre), rounded(by))
-                }
-                Target::None => "-".into(),
-            },
-            ours: rounded(ours),
+            better,
+            finding: finding.text(),
             unit: "",
-            verdict,
-            why: why.into(),
+            origin,
+            off: paper.off(ours.median),
+            verdict: judge(&paper, bounds, origin, ours.median),
+            paper,
+            ours,
+            why: String::new(),
         }
     }
 
-    /// Returns a measured ratio without a target.
-    #[must_use]
-    pub fn reported(what: &str, paper: &str, ours: f64, why: &str) -> Claim {
-        Claim::measured(what, paper, Target::None, ours, why)
+    fn because(self, why: &str) -> Claim {
+        Claim {
+            why: why.into(),
+            ..self
+        }
     }
 
-    /// Marks the claim as computed by the schedule model.
-    #[must_use]
-    pub fn modelled(self) -> Claim {
-        let verdict = match self.verdict {
-            Verdict::Holds => Verdict::HoldsModelled,
-            Verdict::Fails => Verdict::FailsModelled,
-            same => same,
-        };
-        Claim { verdict, ..self }
-    }
-
-    /// Sets the unit of the result.
+    /// Sets the unit of both values.
     #[must_use]
     pub fn in_unit(self, unit: &'static str) -> Claim {
         Claim { unit, ..self }
+    }
+
+    /// Returns the verdict in words, with the distance from the paper's value if that is beyond the tolerance.
+    #[must_use]
+    pub fn verdict_text(&self) -> String {
+        let name = self.verdict.name();
+        match (self.verdict, self.off) {
+            (Verdict::AsPaper | Verdict::Reported, _) | (_, None) => name.to_owned(),
+            (_, Some(off)) => format!("{name} ({:+.0} %)", off * 100.0),
+        }
+    }
+}
+
+/// Returns the verdict on a value.
+fn judge(paper: &Paper, bounds: Bounds, origin: Origin, ours: f64) -> Verdict {
+    let Bounds(better, finding) = bounds;
+    let is_above = match paper.beyond(ours) {
+        _ if !finding.holds(ours) => return Verdict::Fails,
+        _ if origin == Origin::Modelled => return Verdict::Modelled,
+        _ if origin == Origin::Arithmetic => return Verdict::Arithmetic,
+        None => return Verdict::Reported,
+        Some(0.0) => return Verdict::AsPaper,
+        Some(beyond) => beyond > 0.0,
+    };
+    match (better, is_above) {
+        (Better::More, true) | (Better::Less, false) => Verdict::Stronger,
+        (Better::More, false) | (Better::Less, true) | (Better::Neither, _) => Verdict::Weaker,
     }
 }
 
 /// Returns the claims as a table for a terminal.
 #[must_use]
 pub fn table(claims: &[Claim]) -> String {
-    let head = ["claim", "paper", "asked", "ours", "verdict"];
+    let head = ["claim", "paper", "required", "ours", "verdict"];
     let rows: Vec<[String; 5]> = claims
         .iter()
         .map(|claim| {
             [
                 claim.what.clone(),
-                claim.paper.clone(),
-                claim.target.clone(),
-                format!("{}{}", claim.ours, claim.unit),
-                claim.verdict.name().to_owned(),
+                claim.paper.words.clone(),
+                claim.finding.clone(),
+                claim.ours.text(claim.unit),
+                claim.verdict_text(),
             ]
         })
         .collect();
@@ -163,25 +291,81 @@ pub fn table(claims: &[Claim]) -> String {
             let _ = writeln!(out, "    {}", claim.why);
         }
     }
-    out
+    out + &counted(claims)
+}
+
+/// Returns a line with the number of claims of each verdict.
+#[must_use]
+pub fn counted(claims: &[Claim]) -> String {
+    let count = |verdict: &Verdict| claims.iter().filter(|c| c.verdict == *verdict).count();
+    let counts = Verdict::ALL
+        .iter()
+        .rev()
+        .map(|verdict| (verdict, count(verdict)));
+    let words: Vec<String> = counts
+        .filter(|(_, count)| *count > 0)
+        .map(|(verdict, count)| format!("{count} {}", verdict.name()))
+        .collect();
+    format!("{}\n", words.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn verdict(paper: Paper, bounds: Bounds, ours: f64) -> Verdict {
+        Claim::measured("w", paper, bounds, ours, "").verdict
+    }
+
     #[test]
-    fn verdicts_follow_from_targets() {
-        let claim = |target, ours| Claim::measured("w", "p", target, ours, "").verdict;
-        assert_eq!(claim(Target::AtLeast(1.9), 1.95), Verdict::Holds);
-        assert_eq!(claim(Target::AtLeast(1.9), 1.85), Verdict::Fails);
-        assert_eq!(claim(Target::AtMost(0.53), 0.515), Verdict::Holds);
-        assert_eq!(claim(Target::Within(1.08, 0.03), 1.051), Verdict::Holds);
-        assert_eq!(claim(Target::Within(1.08, 0.03), 1.12), Verdict::Fails);
-        assert_eq!(claim(Target::None, 7.0), Verdict::Reported);
-        let modelled = Claim::measured("w", "p", Target::AtLeast(2.0), 1.0, "").modelled();
-        assert_eq!(modelled.verdict, Verdict::FailsModelled);
-        let text = table(&[modelled]);
-        assert!(text.contains("FAILS (modelled)") && text.contains(">= 2"));
+    fn verdicts_follow_from_the_papers_value_and_the_finding() {
+        let six = || Paper::of("about 6", 6.0);
+        let more = Bounds(Better::More, Finding::AtLeast(1.0));
+        assert_eq!(verdict(six(), more, 5.2), Verdict::AsPaper);
+        assert_eq!(verdict(six(), more, 5.0), Verdict::Weaker);
+        assert_eq!(verdict(six(), more, 1.91), Verdict::Weaker);
+        assert_eq!(verdict(six(), more, 7.0), Verdict::Stronger);
+        assert_eq!(verdict(six(), more, 0.99), Verdict::Fails);
+        let less = Bounds(Better::Less, Finding::AtMost(1.0));
+        let half = || Paper::of("0.51", 0.51);
+        assert_eq!(verdict(half(), less, 0.3), Verdict::Stronger);
+        assert_eq!(verdict(half(), less, 0.6), Verdict::Weaker);
+        assert_eq!(verdict(half(), less, 1.1), Verdict::Fails);
+        let neither = Bounds(Better::Neither, Finding::Any);
+        assert_eq!(verdict(half(), neither, 0.3), Verdict::Weaker);
+        assert_eq!(verdict(half(), neither, f64::NAN), Verdict::Fails);
+        assert_eq!(verdict(Paper::silent(), neither, 7.0), Verdict::Reported);
+    }
+
+    #[test]
+    fn what_is_not_measured_is_never_as_the_paper() {
+        let paper = || Paper::of("2", 2.0);
+        let modelled = Claim::modelled("w", paper(), Finding::AtLeast(1.0), 2.0, "");
+        assert_eq!(modelled.verdict, Verdict::Modelled);
+        let formula = Claim::arithmetic("w", paper(), Finding::AtLeast(1.0), 2.0, "");
+        assert_eq!(formula.verdict, Verdict::Arithmetic);
+        let wrong = Claim::modelled("w", paper(), Finding::AtLeast(1.0), 0.5, "");
+        assert_eq!(wrong.verdict, Verdict::Fails);
+        let own = Claim::own("w", Finding::AtMost(1.0), 2.0, "");
+        assert_eq!(own.verdict, Verdict::Fails);
+    }
+
+    #[test]
+    fn a_table_says_how_close_and_counts() {
+        let six = Paper::of("about 6", 6.0);
+        let ours = Sample::of([1.5, 1.6, 1.4]);
+        let claim = Claim::measured(
+            "w",
+            six,
+            Bounds(Better::More, Finding::AtLeast(1.0)),
+            ours,
+            "",
+        );
+        let text = table(&[claim]);
+        assert!(
+            text.contains("weaker (-75 %)") && text.contains("1.5 (1.4 to 1.6)"),
+            "{text}"
+        );
+        assert!(text.ends_with("1 weaker\n"), "{text}");
     }
 }

@@ -14,7 +14,8 @@ use perdura_recovery::restart::{RestartOptions, restart};
 use perdura_recovery::{Level, Methods, RestartReport, Schedule};
 use perdura_steal::{Steal, StealEnv};
 
-use crate::num::f64_of;
+use super::sample::Sample;
+use crate::num::{f64_of, ratio};
 use crate::sms::{Counts, Driver, Pace, SmsOptions, run_steps};
 
 /// The memory that a restart may use, bytes.
@@ -34,7 +35,7 @@ impl Speeds {
     pub const FREE: Speeds = Speeds { log: 0, image: 0 };
 }
 
-/// Disks in memory.
+/// The disks of a database, all in memory: one for data, and several for the log and for the images.
 #[derive(Clone)]
 pub struct Plant {
     data: Arc<MemDisk>,
@@ -56,14 +57,15 @@ impl Plant {
         }
     }
 
-    /// Returns the disks in the form that a store takes, at these speeds. Each read and each sync of a log disk takes
+    /// Returns the disks with these speeds, in the form that a store takes. Each read and each sync of a log disk takes
     /// `latency_us` longer.
     #[must_use]
     pub fn env(&self, speeds: Speeds, latency_us: u64, seed: u64) -> StealEnv {
         self.modelled(speeds, latency_us, seed).0
     }
 
-    /// Returns the disks, and the models of the log disks, which measure the time for which each disk was busy.
+    /// Returns the disks as [`Plant::env`] does, and the model of each log disk. A model measures for how long its disk
+    /// was busy.
     fn modelled(
         &self,
         speeds: Speeds,
@@ -103,14 +105,14 @@ pub struct Crash {
     pub plant: Plant,
     /// The workload of the history.
     pub sms: SmsOptions,
-    /// The numbers of transactions.
+    /// The counts of the history's transactions.
     pub counts: Counts,
-    /// The size of the records with the heads of their frames, without the initial load, bytes.
+    /// The size of the records that were logged after the initial load, with the heads of their frames, bytes.
     pub log_bytes: u64,
     /// The part of `log_bytes` that is compensation records, bytes.
     pub compensation_bytes: u64,
-    /// The share of transactions that ended while a checkpoint ran.
-    pub in_window: f64,
+    /// The number of transactions that ended while a checkpoint ran.
+    pub in_window: u64,
 }
 
 /// Runs a history and drops the store without closing it. Only flushed data remain.
@@ -118,20 +120,41 @@ pub struct Crash {
 /// # Errors
 /// Errors of the store.
 pub fn crash(sms: &SmsOptions, streams: usize, images: usize, txns: u64) -> Result<Crash> {
+    Ok(crash_after(sms, streams, images, &[txns])?.0)
+}
+
+/// Runs a history in parts, and drops the store as [`crash`] does. `parts` has a number for each part. The part ends
+/// when that many transactions of the whole history have ended. Also returns the counts at the end of each part. The
+/// division into parts does not change the transactions.
+///
+/// # Errors
+/// Errors of the store.
+pub fn crash_after(
+    sms: &SmsOptions,
+    streams: usize,
+    images: usize,
+    parts: &[u64],
+) -> Result<(Crash, Vec<Counts>)> {
+    let txns = parts.last().copied().unwrap_or(0);
     let plant = Plant::new(streams, images);
     let steal = Steal::create(plant.env(Speeds::FREE, 0, sms.seed), sms.store())?;
     let mut driver = Driver::fill(&steal, sms)?;
     let before = steal.wal().stats().log_bytes;
     let mut pace = Pace::new(sms, txns);
-    run_steps(&mut driver, &steal, &mut pace, txns)?;
-    Ok(Crash {
+    let mut counts = Vec::new();
+    for end in parts {
+        run_steps(&mut driver, &steal, &mut pace, *end)?;
+        counts.push(driver.counts());
+    }
+    let crash = Crash {
         sms: sms.clone(),
         counts: driver.counts(),
         log_bytes: steal.wal().stats().log_bytes - before,
         compensation_bytes: steal.stats().compensation_bytes,
-        in_window: f64_of(pace.in_window) / f64_of(txns.max(1)),
+        in_window: pace.in_window,
         plant,
-    })
+    };
+    Ok((crash, counts))
 }
 
 /// The settings of a restart.
@@ -164,19 +187,20 @@ impl How {
 }
 
 /// The times of a restart.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Took {
     /// The time from the first read to the last play, seconds.
     pub total: f64,
-    /// The log phase, seconds: the time from the moment when the image was in place until the end.
+    /// The duration of the log phase, seconds: from the start of its first job to the end of its last, plus the time of
+    /// undoing.
     pub log: f64,
-    /// The image phase, seconds.
+    /// The duration of the image phase, seconds.
     pub image: f64,
-    /// The time of reading the log on the busiest disk, seconds.
+    /// The time that the busiest disk took to read the log, seconds.
     pub log_read: f64,
-    /// The time that the busiest log disk needs because of its bandwidth alone, seconds. 0: no limit.
+    /// The time that the busiest log disk needed for transfers, seconds. 0: its bandwidth has no limit.
     pub log_transfer: f64,
-    /// The time of playing the log by the busiest player, seconds.
+    /// The time that the busiest player took to play the log, seconds.
     pub log_play: f64,
     /// The logical digest of the state.
     pub digest: String,
@@ -218,27 +242,113 @@ impl Crash {
         })
     }
 
-    /// Returns the fastest of `repeats` restarts, by the part of its time that `by` returns. Other work on the
-    /// machine can only make restarts slower.
+    /// Restarts `repeats` times, at least once, and returns all repetitions.
     ///
     /// # Errors
     /// Errors of the restart.
-    pub fn quickest(&self, how: How, repeats: usize, by: fn(&Took) -> f64) -> Result<Took> {
-        let mut best = self.restart(how)?;
+    pub fn repeated(&self, how: How, repeats: usize) -> Result<Runs> {
+        let mut runs = Runs::first(self.restart(how)?);
         for _ in 1..repeats {
-            let took = self.restart(how)?;
-            if by(&took) < by(&best) {
-                best = took;
-            }
+            runs.push(self.restart(how)?);
         }
-        Ok(best)
+        Ok(runs)
+    }
+}
+
+/// All repetitions of one restart, in their order. There is at least one. Claims judge the median.
+#[derive(Debug, Clone)]
+pub struct Runs(Vec<Took>);
+
+impl Runs {
+    /// Begins with the first repetition.
+    #[must_use]
+    pub fn first(took: Took) -> Runs {
+        Runs(vec![took])
     }
 
-    /// Returns the restart with the fastest log phase of `repeats` restarts.
-    ///
-    /// # Errors
-    /// Errors of the restart.
-    pub fn quickest_log(&self, how: How, repeats: usize) -> Result<Took> {
-        self.quickest(how, repeats, |took| took.log)
+    /// Adds a repetition.
+    pub fn push(&mut self, took: Took) {
+        self.0.push(took);
+    }
+
+    /// Returns the repetitions.
+    #[must_use]
+    pub fn all(&self) -> &[Took] {
+        &self.0
+    }
+
+    /// Returns what `of` returns for the repetitions.
+    #[must_use]
+    pub fn sample(&self, of: impl Fn(&Took) -> f64) -> Sample {
+        Sample::of(self.0.iter().map(of))
+    }
+
+    /// Returns the median of what `of` returns for the repetitions.
+    #[must_use]
+    pub fn median(&self, of: impl Fn(&Took) -> f64) -> f64 {
+        self.sample(of).median
+    }
+
+    /// Returns a ratio for each repetition: the value of `of` for this restart, divided by its value for `other`.
+    #[must_use]
+    pub fn over(&self, other: &Runs, of: impl Fn(&Took) -> f64) -> Sample {
+        let pairs = self.0.iter().zip(&other.0);
+        Sample::of(pairs.map(|(a, b)| ratio(of(a), of(b))))
+    }
+}
+
+/// Returns the duration of the log phase, seconds.
+#[must_use]
+pub fn log(took: &Took) -> f64 {
+    took.log
+}
+
+#[cfg(test)]
+pub mod testing {
+    //! Restarts and verdicts for the tests of claims.
+
+    use super::super::claim::{Claim, Verdict};
+    use super::{Runs, Took};
+
+    /// Returns one restart whose log phase takes `log` seconds.
+    pub fn log_took(log: f64) -> Runs {
+        Runs::first(Took {
+            log,
+            ..Took::default()
+        })
+    }
+
+    /// Returns the verdict on the only claim whose text contains `part`.
+    pub fn verdict_on(claims: &[Claim], part: &str) -> Verdict {
+        let found: Vec<&Claim> = claims.iter().filter(|c| c.what.contains(part)).collect();
+        assert_eq!(found.len(), 1, "one claim is about {part:?}: {claims:#?}");
+        found[0].verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_repetitions_count() {
+        let runs = |logs: [f64; 3]| {
+            let mut runs = Runs::first(Took::default());
+            runs.0[0].log = logs[0];
+            for log in &logs[1..] {
+                runs.push(Took {
+                    log: *log,
+                    ..Took::default()
+                });
+            }
+            runs
+        };
+        let (slow, fast) = (runs([6.0, 4.0, 9.0]), runs([2.0, 2.0, 1.0]));
+        assert_eq!((slow.median(log), slow.all().len()), (6.0, 3));
+        let ratio = slow.over(&fast, log);
+        assert_eq!(
+            (ratio.median, ratio.low, ratio.high, ratio.runs),
+            (3.0, 2.0, 9.0, 3)
+        );
     }
 }

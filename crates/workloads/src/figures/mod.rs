@@ -1,11 +1,11 @@
-//! Reproduces the papers' figures. Each has data, a plot, and a verdict on each claim.
+//! Reproduces the papers' figures. Each figure has data, a plot, and a verdict on each claim.
 //!
 //! | module | one idea |
 //! |---|---|
 //! | [`volume`] | the bytes that each scheme logs (section 5.2) |
-//! | [`log_time`] | figure 5: log processing time by volume |
-//! | [`disks`] | figure 6: its parts by log disks |
-//! | [`aborts`] | figure 7: by abort ratio |
+//! | [`log_time`] | figure 5: log processing time by transactions since the checkpoint |
+//! | [`disks`] | figure 6: log processing time and its parts by log disks |
+//! | [`aborts`] | figure 7: log processing time by abort ratio |
 //! | [`total`] | figure 8: the whole restart |
 //! | [`throughput`] | figure 9: transactions a second |
 //! | [`command`] | the figures of paper 001 |
@@ -13,15 +13,18 @@
 //! | [`memory_disk`] | the figures of paper 003 |
 //! | [`archive`] | the figures of paper 004 |
 //! | `scratch` | a directory that is removed with its experiment |
-//! | [`costs`] | costs where the CPU is the bottleneck, measured and modelled |
+//! | [`costs`] | the costs of playing records if the CPU is the bottleneck, measured and modelled |
 //! | [`lab`] | disks, histories with a crash at the end, restarts |
 //! | [`scale`] | the size of an experiment |
 //! | [`figure`] | a reproduced figure, and its files |
 //! | [`claim`] | a claim, its result and its verdict |
+//! | [`paper`] | a value that a paper states |
+//! | [`sample`] | a value of ours, with its spread |
+//! | [`recorded`] | the verdicts of an earlier run |
 //! | [`plot`] | lines, stacked bars and boxes as SVG |
 //! | [`boxes`] | quartiles |
 //! | `axis` | linear and logarithmic scales |
-//! | `svg` | the shapes they are made of |
+//! | `svg` | the shapes of which plots are made |
 //! | [`schedule`] | predictions for more cores than this machine has, by list scheduling |
 //!
 //! # Source
@@ -32,11 +35,11 @@
 //! *Single-pass restore after a media failure* (004), section 4.
 //!
 //! # Deviations
-//! Disks are modelled in front of memory, so that one to eight of them are the same on every machine. They run at two
-//! rates. One is the paper's 29 MB/s. The other is chosen so that its ratio to this machine's CPU is the same as in
-//! the paper. The results of four and eight cores are computed, and marked as such. PL2P-part is a physical replay
-//! that divides the pages among players. It is shown beside the paper's schemes because it is the design that one
-//! would build today.
+//! Disks are modelled in front of memory, so that one to eight disks behave the same on every machine. They run at two
+//! rates. One is the paper's 29 MB/s. The other is as fast, compared with this machine's CPU, as 29 MB/s was compared
+//! with the paper's CPU. The results for four and eight cores are computed by a model, and marked as such. PL2P-part is
+//! a physical replay that divides the pages among players. It is shown beside the paper's schemes because it is the
+//! design that one would build today.
 
 pub mod aborts;
 pub mod archive;
@@ -51,7 +54,10 @@ pub mod lab;
 pub mod log_time;
 pub mod logical;
 pub mod memory_disk;
+pub mod paper;
 pub mod plot;
+pub mod recorded;
+pub mod sample;
 pub mod scale;
 pub mod schedule;
 mod scratch;
@@ -66,8 +72,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use perdura_wal::scheme::Scheme;
 
-pub use claim::{Claim, Target, Verdict};
+pub use claim::{Better, Bounds, Claim, Finding, Verdict};
 pub use figure::Figure;
+pub use paper::Paper;
+pub use sample::Sample;
 pub use scale::Scale;
 
 use self::archive::{copying, devices, impact, memory};
@@ -132,7 +140,7 @@ pub struct Lab<'a> {
     pub seed: u64,
     /// The number of players of a restart: one for each core.
     pub cores: usize,
-    /// Is called with each progress message.
+    /// The function that gets each progress message.
     pub says: &'a dyn Fn(&str),
     /// The costs of playing, once they have been measured.
     costs: OnceCell<Costs>,
@@ -141,7 +149,7 @@ pub struct Lab<'a> {
     /// The folder of paper 002's files. Paper 003 measures the disk of this folder. `None`: the files of paper 002
     /// are in memory.
     data: Option<PathBuf>,
-    /// The table of paper 002 and its histories, once they have been made.
+    /// The table and the histories of paper 002, once they have been made.
     logical: OnceCell<LogicalStand>,
     /// Tables 2 and 3 of paper 003, once they have been measured.
     memory_disk: OnceCell<Tables>,
@@ -164,7 +172,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Puts the files of papers 002 and 003 into a directory of this machine, on its own disk.
+    /// Puts the files of papers 002 and 003 into the directory `data`, on this machine's own disk.
     #[must_use]
     pub fn with_data(self, data: PathBuf) -> Lab<'a> {
         Lab {
@@ -222,7 +230,7 @@ impl<'a> Lab<'a> {
         (self.says)(what);
     }
 
-    /// Returns how often a restart is repeated on disks of this rate. 0: no limit.
+    /// Returns how often a restart is repeated on disks of `mbps` MB/s (0: no limit).
     fn repeats(&self, mbps: u64) -> usize {
         match mbps {
             0 => self.scale.cost_repeats,

@@ -15,11 +15,12 @@ use crate::num::count_f64;
 /// A line of a chart.
 #[derive(Debug, Clone)]
 pub struct Series {
-    /// Its name in the legend.
+    /// The name of the line in the legend.
     pub name: String,
     /// Points in the units of the axes.
     pub points: Vec<(f64, f64)>,
-    /// True if the line is drawn broken, which shows a part or a model of something.
+    /// True if the line is dashed. Dashed lines are for comparison: they show a part of a value, a model, or the
+    /// paper's values.
     pub broken: bool,
 }
 
@@ -34,7 +35,7 @@ impl Series {
         }
     }
 
-    /// Returns a broken line.
+    /// Returns a dashed line.
     #[must_use]
     pub fn broken(name: impl Into<String>, points: Vec<(f64, f64)>) -> Series {
         Series {
@@ -47,7 +48,7 @@ impl Series {
 /// A bar that is a stack of parts.
 #[derive(Debug, Clone)]
 pub struct Bar {
-    /// The text below it.
+    /// The text below the bar.
     pub label: String,
     /// The name and the height of each part, from the bottom up.
     pub parts: Vec<(String, f64)>,
@@ -63,7 +64,7 @@ pub enum Chart {
         /// The lines.
         series: Vec<Series>,
     },
-    /// Lines whose vertical axis is logarithmic.
+    /// Lines with a logarithmic vertical axis.
     Powers {
         /// The name of the horizontal axis.
         x: String,
@@ -88,7 +89,7 @@ impl Chart {
         }
     }
 
-    /// Returns lines over a numeric axis of this name. Both axes are logarithmic.
+    /// Returns a chart of lines. Its horizontal axis is numeric and has the name `x`. Both axes are logarithmic.
     #[must_use]
     pub fn powers(x: &str, series: Vec<Series>) -> Chart {
         Chart::Powers {
@@ -102,7 +103,7 @@ impl Chart {
 /// One chart with its axes.
 #[derive(Debug, Clone)]
 pub struct Panel {
-    /// The text above it.
+    /// The text above the chart.
     pub title: String,
     /// The name of the vertical axis.
     pub y: String,
@@ -133,7 +134,7 @@ const COLOURS: [&str; 8] = [
 ];
 
 impl Plot {
-    /// Returns the plot as SVG, with up to three panels in a row.
+    /// Returns the plot as SVG. Up to three panels are in one row, and more panels in rows of two.
     #[must_use]
     pub fn svg(&self) -> String {
         let rows = self.panels.iter().map(|panel| panel.legend().len());

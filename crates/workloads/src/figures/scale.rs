@@ -15,28 +15,28 @@ pub const PAPER_DISK_MBPS: u64 = 29;
 pub struct Scale {
     /// The name of the scale.
     pub name: &'static str,
-    /// The number of rows at the begin.
+    /// The number of rows at the start of a history.
     pub rows: u64,
-    /// The number of transactions since the checkpoint.
+    /// The number of transactions between the checkpoint and the crash.
     pub txns: u64,
-    /// The numbers of rows and transactions where the CPU is the bottleneck. They are larger than elsewhere, because
-    /// these restarts are faster.
+    /// The number of rows and the number of transactions of a history, if the CPU is the bottleneck of its restart. At
+    /// the small scale, both numbers are larger than `rows` and `txns`, because such a restart is faster.
     pub cpu: (u64, u64),
-    /// The number of repetitions of measurements in which the CPU is the bottleneck. The fastest counts.
+    /// The number of repetitions of measurements in which the CPU is the bottleneck. The fastest is reported.
     pub repeats: usize,
     /// The number of repetitions of measurements from which costs are computed.
     pub cost_repeats: usize,
-    /// The number of repetitions on slow disks. The fastest counts.
+    /// The number of repetitions on slow disks. The fastest is reported.
     pub slow_repeats: usize,
-    /// The numbers of disks that are compared.
+    /// The compared counts of log disks.
     pub disks: &'static [usize],
-    /// The number of steps of the horizontal axis of figure 5, which is the number of transactions.
+    /// The number of points on the horizontal axis of figure 5. This axis shows the number of transactions.
     pub steps: u64,
     /// The slot sizes of figure 9.
     pub slots: &'static [usize],
     /// The length of the measured time of a run.
     pub measured: Duration,
-    /// The time at the start of a run that is not measured.
+    /// The length of the unmeasured time at the start of a run.
     pub warm_up: Duration,
     /// The sizes of paper 001.
     pub typed: TypedScale,
@@ -89,7 +89,7 @@ impl Scale {
         archive: ArchiveScale::SMALL,
     };
 
-    /// Sizes that only test the code. The verdicts on the claims mean nothing.
+    /// Sizes for tests of the code. At these sizes, the verdicts on the claims mean nothing.
     pub const TINY: Scale = Scale {
         name: "tiny",
         rows: 3_000,

@@ -1,10 +1,10 @@
-//! A model of a restart's schedule, which predicts a machine with more cores than this one.
+//! A model of a restart's schedule. The model predicts the restart's time on a machine with more cores.
 //!
 //! A restart has four kinds of jobs: reading and playing the image (BR, BP), reading and playing the log (LR, LP).
 //! Disks do the reads. Different disks work in parallel, and each disk reads in order. Cores do the plays. The model
-//! assigns measured job costs to modelled disks and cores by list scheduling: the job that can start first is next,
-//! on the core that is free first. The model does not include memory bandwidth. But costs that were measured with two
-//! busy cores contain some of its effect.
+//! assigns measured job costs to modelled disks and cores by list scheduling. The job with the earliest start is next,
+//! on the first free core. The model does not include memory bandwidth. But costs measured with two busy cores contain
+//! some effect of the bandwidth.
 //!
 //! # Source
 //! *Differential Logging* (000), section 4.2: the level of parallelism defines the earliest start of each job.
@@ -16,8 +16,8 @@ pub enum Players {
     Merged,
     /// One player for each stream, in the stream's order.
     PerStream,
-    /// Any player takes any unit of the log, because differences commute. With as many streams as players,
-    /// [`Players::PerStream`] gives the same result.
+    /// Any player takes any unit of the log, because differences commute. With as many players as streams, the result
+    /// is that of [`Players::PerStream`].
     Free,
 }
 
@@ -49,20 +49,20 @@ pub struct Job {
 /// The results of the model, seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Modelled {
-    /// The time at which everything is done.
+    /// The end of the restart.
     pub total: f64,
-    /// The time at which the image is in place.
+    /// The end of the image phase.
     pub image: f64,
     /// The time from the first read of the log to the last play.
     pub log: f64,
 }
 
-/// The size of a unit, which is read and played at once, bytes.
+/// The size of a unit, bytes. A unit is read as a whole, and then played as a whole.
 const UNIT: f64 = 262_144.0;
 
 /// The units that one player plays in order.
 struct Lane {
-    /// The time at which each unit has been read.
+    /// The end of each unit's read.
     ready: Vec<f64>,
     /// The cost of one unit, seconds.
     cost: f64,
@@ -208,7 +208,8 @@ fn place(lanes: &mut [Lane], cores: &mut [f64]) -> Vec<f64> {
     }
 }
 
-/// Schedules level 1, at which each loader reads all of its disk and then plays all of it. Returns the end.
+/// Schedules level 1: each loader first reads a whole disk and then plays all the data. Returns the time at which the
+/// last loader ends.
 fn unpipelined(disks: &[Vec<f64>], cost: f64, cores: &mut [f64]) -> f64 {
     let mut lanes: Vec<Lane> = disks
         .iter()

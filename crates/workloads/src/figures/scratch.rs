@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 
-/// A directory that is removed when it is dropped.
+/// A directory that is removed when the `Scratch` is dropped.
 pub(super) struct Scratch {
-    /// Its path.
+    /// The path of the directory.
     pub dir: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! The shapes of which plots consist, as SVG.
+//! The SVG shapes of plots.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ pub(super) fn rule(out: &mut String, from: (f64, f64), to: (f64, f64), colour: &
     );
 }
 
-/// Draws a thick line through positions, solid or broken.
+/// Draws a thick line through positions, dashed if `broken`.
 pub(super) fn path(out: &mut String, places: &[(f64, f64)], colour: &str, broken: bool) {
     let places: Vec<String> = places
         .iter()

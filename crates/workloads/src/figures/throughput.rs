@@ -7,16 +7,17 @@ use perdura_steal::{Route, Steal};
 use perdura_wal::scheme::Scheme;
 use serde_json::Value;
 
-use super::claim::{Claim, Target};
+use super::claim::{Better, Bounds, Claim, Finding};
 use super::figure::{Figure, cell};
 use super::lab::{Plant, Speeds};
+use super::paper::Paper;
 use super::plot::{Chart, Panel, Plot, Series};
-use super::scale::PAPER_DISK_MBPS;
+use super::scale::{PAPER_DISK_MBPS, Scale};
 use super::{Lab, scheme_label};
 use crate::num::{count_f64, ratio};
 use crate::sms::{Driver, Pace, RunLimit, Speed, run_for};
 
-/// The time of a sync in addition to the transfer, microseconds: half a turn of the paper's disks.
+/// The microseconds that a sync takes in addition to the transfer. They are half a turn of the paper's disks.
 const SYNC_US: u64 = 4_170;
 /// The size of a segment. It is large, because every segment costs additional syncs.
 const SEGMENT_BYTES: u64 = 64 << 20;
@@ -65,7 +66,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         )],
         columns: "scheme,log_disks,slot_bytes,txns,seconds,tps,latency_p50_us,latency_p99_us",
         rows: by_disks.iter().chain(&by_slot).map(row).collect(),
-        claims: claims(lab, &by_disks, &by_slot),
+        claims: claims(&lab.scale, &by_disks, &by_slot),
         plot: plot(&by_disks, &by_slot),
     })
 }
@@ -127,67 +128,81 @@ fn tps(points: &[Point], scheme: Scheme, disks: usize, slot_bytes: usize) -> f64
     found.map_or(0.0, |point| point.speed.tps())
 }
 
-fn claims(lab: &Lab<'_>, by_disks: &[Point], by_slot: &[Point]) -> Vec<Claim> {
-    let most = lab.scale.disks.last().copied().unwrap_or(1);
-    let disks = |scheme, count| tps(by_disks, scheme, count, PAPER_SLOT);
-    let slots = |scheme, count, bytes| tps(by_slot, scheme, count, bytes);
-    let gains: Vec<f64> = lab
-        .scale
-        .disks
+fn claims(scale: &Scale, by_disks: &[Point], by_slot: &[Point]) -> Vec<Claim> {
+    let mut claims = disk_claims(scale.disks, by_disks);
+    claims.extend(slot_claims(scale.slots, by_slot));
+    claims
+}
+
+/// Returns the claims about the log disks `counts`, in ascending order.
+fn disk_claims(counts: &[usize], points: &[Point]) -> Vec<Claim> {
+    let most = counts.last().copied().unwrap_or(1);
+    let of = |scheme, count| tps(points, scheme, count, PAPER_SLOT);
+    let gains = counts
         .iter()
-        .map(|count| ratio(disks(Scheme::Dl1p, *count), disks(Scheme::Pl2p, *count)))
-        .collect();
-    let large = lab.scale.slots.last().copied().unwrap_or(PAPER_SLOT);
-    let small = lab.scale.slots.first().copied().unwrap_or(PAPER_SLOT);
+        .map(|count| ratio(of(Scheme::Dl1p, *count), of(Scheme::Pl2p, *count)));
+    let mut claims = vec![
+        Claim::measured(
+            "least DL1P / PL2P throughput at equal disks",
+            Paper::above("over 1.8 times", 1.8),
+            Bounds(Better::More, Finding::AtLeast(1.0)),
+            gains.fold(f64::MAX, f64::min),
+            "the disks are the wall: the volume decides",
+        ),
+        Claim::measured(
+            &format!("DL1P({most}) / PL2P(1) throughput"),
+            Paper::of("9.6 times on eight", 9.6),
+            Bounds(Better::More, Finding::AtLeast(1.0)),
+            ratio(of(Scheme::Dl1p, most), of(Scheme::Pl2p, 1)),
+            "",
+        ),
+    ];
+    for scheme in [Scheme::Dl1p, Scheme::Pl2p] {
+        let scaled = count_f64(most);
+        claims.push(Claim::measured(
+            &format!("{} throughput, {most} disks / 1", scheme_label(scheme)),
+            Paper::of(&format!("in proportion to the disks = {most}"), scaled),
+            Bounds(Better::More, Finding::AtLeast(0.5 * scaled)),
+            ratio(of(scheme, most), of(scheme, 1)),
+            "one client thread and all flushers share the cores",
+        ));
+    }
+    claims
+}
+
+/// Returns the claims about the slot sizes `slots`, in ascending order.
+fn slot_claims(slots: &[usize], points: &[Point]) -> Vec<Claim> {
+    let of = |scheme, count, bytes| tps(points, scheme, count, bytes);
+    let large = slots.last().copied().unwrap_or(PAPER_SLOT);
+    let small = slots.first().copied().unwrap_or(PAPER_SLOT);
     let gain = |bytes| {
         ratio(
-            slots(Scheme::Dl1p, SLOT_DISKS, bytes),
-            slots(Scheme::Pl2p, SLOT_DISKS, bytes),
+            of(Scheme::Dl1p, SLOT_DISKS, bytes),
+            of(Scheme::Pl2p, SLOT_DISKS, bytes),
         )
     };
     vec![
         Claim::measured(
-            "least DL1P / PL2P throughput at equal disks",
-            "above 1.8",
-            Target::AtLeast(1.8),
-            gains.into_iter().fold(f64::MAX, f64::min),
-            "the disks are the wall: the volume decides",
-        ),
-        Claim::measured(
-            &format!("DL1P throughput, {most} disks / 1"),
-            "in proportion to the disks",
-            Target::AtLeast(0.625 * count_f64(most)),
-            ratio(disks(Scheme::Dl1p, most), disks(Scheme::Dl1p, 1)),
-            "one client thread and all flushers share the cores",
-        ),
-        Claim::measured(
-            &format!("DL1P({most}) / PL2P(1) throughput"),
-            "9.6 on eight",
-            Target::AtLeast(1.15 * count_f64(most)),
-            ratio(disks(Scheme::Dl1p, most), disks(Scheme::Pl2p, 1)),
-            "",
-        ),
-        Claim::measured(
             &format!("DL1P(4) / PL2P(4) throughput, {large}-byte slots"),
-            "approaches 2",
-            Target::AtLeast(1.9),
+            Paper::of("approaches two", 2.0),
+            Bounds(Better::More, Finding::AtLeast(1.0)),
             gain(large),
             "",
         ),
         Claim::measured(
             &format!("the same gain at {large} bytes / at {small} bytes"),
-            "grows with the slot",
-            Target::AtLeast(1.05),
+            Paper::above("grows with the slot", 1.0),
+            Bounds(Better::More, Finding::AtLeast(1.05)),
             ratio(gain(large), gain(small)),
-            "the heads of records weigh less",
+            "the heads of records weigh less; less than 1.05 may be noise",
         ),
         Claim::measured(
             "DL1P(4) / PL2P(1) throughput, 256-byte slots",
-            "about 6",
-            Target::AtLeast(6.0),
+            Paper::of("about six", 6.0),
+            Bounds(Better::More, Finding::AtLeast(1.0)),
             ratio(
-                slots(Scheme::Dl1p, SLOT_DISKS, PAPER_SLOT),
-                slots(Scheme::Pl2p, 1, PAPER_SLOT),
+                of(Scheme::Dl1p, SLOT_DISKS, PAPER_SLOT),
+                of(Scheme::Pl2p, 1, PAPER_SLOT),
             ),
             "",
         ),
@@ -242,5 +257,91 @@ fn plot(by_disks: &[Point], by_slot: &[Point]) -> Plot {
                 ),
             ),
         ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::claim::Verdict;
+    use super::super::lab::testing::verdict_on;
+    use super::*;
+    use crate::latency::{LatencyUs, histogram};
+    use crate::sms::Counts;
+
+    fn point(scheme: Scheme, disks: usize, slot_bytes: usize, txns: u64) -> Point {
+        Point {
+            scheme,
+            disks,
+            slot_bytes,
+            speed: Speed {
+                txns,
+                seconds: 1.0,
+                latency_us: LatencyUs::of(&histogram()),
+                counts: Counts::default(),
+            },
+        }
+    }
+
+    /// Returns the claims for given rates, in transactions a second. `by_disks` has the rates of PL2P and of DL1P with
+    /// one and with eight disks. `by_slot` has their rates with four disks, for slots of 64, 256 and 2048 bytes. `one`
+    /// is the rate of PL2P with one disk, for slots of 256 bytes.
+    fn of(by_disks: [[u64; 2]; 2], by_slot: [[u64; 3]; 2], one: u64) -> Vec<Claim> {
+        let schemes = [Scheme::Pl2p, Scheme::Dl1p];
+        let mut disks = Vec::new();
+        let mut slots = vec![point(Scheme::Pl2p, 1, 256, one)];
+        for (scheme, rates) in schemes.into_iter().zip(by_disks) {
+            for (count, rate) in [1, 8].into_iter().zip(rates) {
+                disks.push(point(scheme, count, PAPER_SLOT, rate));
+            }
+        }
+        for (scheme, rates) in schemes.into_iter().zip(by_slot) {
+            for (bytes, rate) in [64, 256, 2048].into_iter().zip(rates) {
+                slots.push(point(scheme, SLOT_DISKS, bytes, rate));
+            }
+        }
+        let mut claims = disk_claims(&[1, 8], &disks);
+        claims.extend(slot_claims(&[64, 256, 2048], &slots));
+        claims
+    }
+
+    const SLOTS: [[u64; 3]; 2] = [[2_000, 1_000, 200], [3_000, 1_850, 396]];
+
+    #[test]
+    fn the_papers_rates_are_as_the_paper() {
+        for claim in of([[200, 1_400], [320, 2_200]], SLOTS, 300) {
+            assert_eq!(claim.verdict, Verdict::AsPaper, "{}", claim.what);
+        }
+    }
+
+    #[test]
+    fn each_claim_can_fail() {
+        let claims = of(
+            [[300, 400], [200, 290]],
+            [[500, 500, 500], [400, 400, 400]],
+            500,
+        );
+        for claim in &claims {
+            assert_eq!(claim.verdict, Verdict::Fails, "{}", claim.what);
+        }
+        assert_eq!(claims.len(), 7);
+    }
+
+    #[test]
+    fn smaller_gains_are_weaker() {
+        let claims = of(
+            [[100, 500], [120, 560]],
+            [[400, 400, 400], [420, 440, 480]],
+            300,
+        );
+        for part in [
+            "least DL1P",
+            "DL1P(8) / PL2P(1)",
+            "DL1P throughput,",
+            "PL2P throughput,",
+            "2048-byte slots",
+            "256-byte slots",
+        ] {
+            assert_eq!(verdict_on(&claims, part), Verdict::Weaker, "{part}");
+        }
     }
 }

@@ -1,15 +1,15 @@
-//! Keys and values.
+//! The keys and values of the workload.
 
 use perdura_base::checksum::mix64;
 
 /// The size of every key, bytes.
 pub const KEY_BYTES: usize = 16;
 
-/// A prime larger than any number of keys. The numbers below `keys`, multiplied by it modulo `keys`, are all numbers
-/// below `keys` in scattered order, each once.
+/// A prime larger than any count of keys. For `nth` from 0 to `keys - 1`, `nth * STRIDE % keys` gives each number below
+/// `keys` once, in scattered order.
 const STRIDE: u64 = 11_400_714_819_323_198_549;
 
-/// Returns the key with a number: 16 bytes.
+/// Returns the key with the number `number`.
 #[must_use]
 pub fn key_of(number: u64) -> [u8; KEY_BYTES] {
     let mut key = *b"key:000000000000";
@@ -21,7 +21,7 @@ pub fn key_of(number: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// Returns the number of the key that a fill sets in step `nth`, counted from 0.
+/// Returns the number of the key that a fill sets after `nth` other keys.
 #[must_use]
 pub fn nth_key(nth: u64, keys: u64) -> u64 {
     let product = u128::from(nth) * u128::from(STRIDE) % u128::from(keys);

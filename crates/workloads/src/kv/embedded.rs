@@ -12,8 +12,8 @@ use super::{Durability, KvOptions};
 use crate::latency::{histogram, micros, record};
 use crate::process;
 
-/// The longest time for which acknowledged writes may be missing on the disk under [`Durability::Mem`], microseconds.
-/// The server has the same bound.
+/// The maximum time from the acknowledgement of a write until the write is on disk, microseconds. The bound is for
+/// [`Durability::Mem`]. The server has the same bound.
 const EXPOSURE_US_MAX: u64 = 10_000;
 
 struct Outcome {

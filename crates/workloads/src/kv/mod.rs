@@ -1,7 +1,7 @@
 //! `kv`: SET and GET of random keys with values that do not compress.
 //!
-//! A server over the Redis protocol, ours or another, can be measured with the same options as the engine inside this
-//! process. A run has three parts: it fills, measures, and checks. Each part may be left out.
+//! The measured target is any server with the Redis protocol, or the engine inside this process. A run has three parts:
+//! it fills, measures, and checks. Each part may be left out.
 //!
 //! # What is fair
 //! Every SET has new random bytes, so that a log of differences has as much to write as a log of values. A latency is
@@ -28,12 +28,12 @@ pub enum Mix {
     Set,
     /// Only GETs.
     Get,
-    /// SETs, as many of a hundred requests as this number, and GETs.
+    /// SETs and GETs. The number is the percentage of SETs.
     Mixed(u8),
 }
 
 impl Mix {
-    /// Returns the number of SETs in a hundred.
+    /// Returns the number of SETs in a hundred requests.
     #[must_use]
     pub fn set_percent(self) -> u8 {
         match self {
@@ -67,7 +67,7 @@ impl std::fmt::Display for Mix {
     }
 }
 
-/// The state in which a write counts as done.
+/// The condition for counting a write as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// The write has been logged in memory.
@@ -94,13 +94,13 @@ pub struct KvOptions {
     pub password: Option<String>,
     /// The number of connections to a server, or of threads in this process.
     pub clients: usize,
-    /// The number of requests that are sent before their replies are awaited.
+    /// The number of requests in one batch. The client waits for the replies after each batch.
     pub pipeline: usize,
     /// The number of threads that the connections are spread over.
     pub threads: usize,
     /// The time of the measurement. Zero: nothing is measured.
     pub duration: Duration,
-    /// The number of requests after which the run ends even if time is left.
+    /// The maximum number of requests in a run.
     pub txns_max: Option<u64>,
     /// The number of distinct keys.
     pub keys: u64,
@@ -110,15 +110,15 @@ pub struct KvOptions {
     pub mix: Mix,
     /// The seed of keys and values.
     pub seed: u64,
-    /// The state in which a write counts as done.
+    /// The condition for counting a write as done.
     pub durability: Durability,
     /// The number of distinct keys that are set first, in scattered order. Each value depends only on its key and the
     /// seed.
     pub fill: u64,
-    /// The number of keys that are already filled when the check begins, by this run or by an earlier one with the
-    /// same seed.
+    /// The number of keys that have already been filled when the check begins. This run filled them, or an earlier run
+    /// with the same seed.
     pub filled: u64,
-    /// The number of filled keys that are read and compared at the end.
+    /// The number of filled keys to read and compare at the end.
     pub check: u64,
 }
 
@@ -141,8 +141,7 @@ impl KvOptions {
 /// Runs the workload.
 ///
 /// # Errors
-/// A server that cannot be reached or that breaks the protocol; a database that does not open; values that the check
-/// finds wrong.
+/// An unreachable server or a broken protocol; a database that does not open; wrong values found by the check.
 pub fn run(options: &KvOptions) -> Result<KvReport> {
     options.verify()?;
     match &options.target {

@@ -3,7 +3,7 @@
 //!
 //! One thread drives many connections. Each connection sends a batch of `pipeline` requests in one write, and counts
 //! the replies as they arrive. After the last reply, it sends the next batch. Requests are made in place from a
-//! template, so that the client needs less CPU than any server that it measures.
+//! template, so that the client needs less CPU than the server.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -38,7 +38,7 @@ impl Socket for mio::net::UnixStream {}
 /// The purpose of a connection's requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
-    /// Sets the keys with the numbers from `next` to before `end`.
+    /// Sets the keys at the indexes `next..end` of the order that [`nth_key`] defines.
     Fill { next: u64, end: u64 },
     /// Sends random requests until the time is up or `left` requests have been sent.
     Measure { left: u64 },
@@ -175,7 +175,7 @@ fn is_path(address: &str) -> bool {
     address.starts_with('/') || address.starts_with("./")
 }
 
-/// A connection on which requests are sent one at a time.
+/// A connection for one request at a time.
 struct Control {
     socket: Box<dyn Blocking>,
 }
@@ -255,7 +255,7 @@ fn put_request(out: &mut Vec<u8>, words: &[&[u8]]) {
     }
 }
 
-/// Runs one part of a run over all connections, which are divided among the threads.
+/// Runs the fill, the measurement or the check over all connections, which are divided among the threads.
 fn phase(options: &KvOptions, address: &str, work: impl Fn(u64, u64) -> Work) -> Result<Outcome> {
     let clients = u64::try_from(options.clients).unwrap_or(u64::MAX);
     let mut groups: Vec<Vec<Connection>> = (0..options.threads).map(|_| Vec::new()).collect();
@@ -508,7 +508,7 @@ fn batch_of(left: u64, pipeline: usize) -> usize {
     usize::try_from(left).unwrap_or(usize::MAX).min(pipeline)
 }
 
-/// Appends a SET and returns the bytes of its value, which the caller must write.
+/// Appends a SET and returns the value's bytes. The caller must fill these bytes.
 fn put_set(out: &mut Vec<u8>, number: u64, value_bytes: usize) -> &mut [u8] {
     out.extend_from_slice(b"*3\r\n$3\r\nSET\r\n$16\r\n");
     out.extend_from_slice(&key_of(number));

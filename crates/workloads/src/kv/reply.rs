@@ -1,4 +1,4 @@
-//! Parses replies of the Redis protocol, whatever the pieces in which they arrive.
+//! Parses replies of the Redis protocol. The input may end within a reply.
 
 use anyhow::{Result, bail};
 

@@ -1,4 +1,4 @@
-//! The results of a run, in the words that all benches share.
+//! The results of a run, with the field names that all benches share.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::KvOptions;
 use crate::latency::LatencyUs;
 
-/// The result of a run. A figure is `None` if the target does not report it.
+/// The results of a run. A value is `None` if the target does not report it.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct KvReport {
     /// The workload's name.
@@ -21,7 +21,7 @@ pub struct KvReport {
     pub partitions: Option<u64>,
     /// The number of connections to a server, or of threads in this process.
     pub clients: usize,
-    /// The number of requests that are sent before their replies are awaited.
+    /// The number of requests in one batch. The client waits for the replies after each batch.
     pub pipeline: usize,
     /// The number of distinct keys.
     pub keys: u64,
@@ -39,7 +39,7 @@ pub struct KvReport {
     pub tps: f64,
     /// The number of refused requests.
     pub aborts: u64,
-    /// The first refusal.
+    /// The error text of the first refused request.
     pub first_error: Option<String>,
     /// The latencies of all requests.
     pub latency_us: LatencyUs,
@@ -47,19 +47,19 @@ pub struct KvReport {
     pub log_bytes: Option<u64>,
     /// The number of bytes written to the log's device.
     pub log_device_bytes: Option<u64>,
-    /// The size of the log records of one transaction on average, bytes.
+    /// The mean size of one transaction's log records, bytes.
     pub log_bytes_per_txn: Option<f64>,
     /// The number of syncs of the log.
     pub syncs: Option<u64>,
     /// The CPU time that the target used, seconds.
     pub cpu_seconds: Option<f64>,
-    /// The most memory that the target has had resident, bytes.
+    /// The peak of the resident memory of the target, bytes.
     pub peak_rss_bytes: Option<u64>,
     /// The number of keys that were set before the measurement.
     pub filled: u64,
-    /// The time of setting these keys, seconds.
+    /// The time that setting these keys took, seconds.
     pub fill_seconds: f64,
-    /// The number of keys whose values were read and found right.
+    /// The number of checked keys with correct values.
     pub checked: u64,
 }
 

@@ -2,14 +2,14 @@
 //! paper). The bench counts how often a block's bytes are copied on their way into a mapped ring of a node, and
 //! measures the time of a block.
 //!
-//! | way | a block's records are encoded into | then |
+//! | way | a block's records are encoded into | copies afterwards |
 //! |---|---|---|
-//! | with a log buffer | a block in this process | copied to the writer's tail, and from there to the ring, as in a database |
-//! | without | the ring's memory | nothing: the ring is buffer, tail and copy |
+//! | with a log buffer | a block in this process | to the writer's tail, then to the ring, as in a database |
+//! | without a log buffer | the ring's memory | none: the ring is the buffer, the tail and the copy |
 //!
-//! Both ways compute the same checksums, and end with the same check that the node still accepts blocks. The copies
-//! are counted where they are made. Without a buffer, a block with records of several threads would be assembled in
-//! memory that another process reads. Such a database has to wait for the slowest of these threads.
+//! The two ways compute equal checksums. At the end, each way checks that the node still accepts blocks. The copies are
+//! counted where they are made. Here a single thread writes. A database without a buffer would assemble the records of
+//! several threads in memory shared with a second process. Each block would wait for the slowest of these threads.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -26,34 +26,34 @@ use serde::Serialize;
 
 use crate::num::{f64_of, ratio};
 
-/// The size of a record of the log with its head, bytes. The shortest block has 16 records.
+/// The size of a log record, including the record's head, bytes. The shortest block has 16 records.
 const RECORD_BYTES: usize = 256;
 const HEAD_BYTES: usize = 16;
-/// The number of blocks that are sent in one way before the other way has its turn.
+/// The number of blocks that one turn appends. The turns alternate between appends with a log buffer and without.
 const TURN: u32 = 200;
-/// The number of turns of each way that are not measured.
+/// The number of warm-up turns of each way to append. They come first and are not measured.
 const WARM_UP: u32 = 2;
 const STREAMS: [StreamId; 2] = [StreamId(1), StreamId(2)];
 
 /// The results of one way.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct BufferSide {
-    /// The number of times that each byte of a block was copied.
+    /// The mean number of times that a byte of a block was copied.
     pub copies_a_block: f64,
-    /// The time of a block, microseconds: the median over the turns of each turn's mean.
+    /// The time to append a block, microseconds. Each turn gives a mean, and this is the median of the means.
     pub us_a_block: f64,
 }
 
-/// The results of both ways at one size of block.
+/// The results of both ways for one block size.
 #[derive(Debug, Serialize)]
 pub struct BufferRow {
     /// The size of a block, bytes.
     pub block_bytes: usize,
-    /// The records are encoded into a buffer and copied to the tail and the ring.
+    /// The results if records are encoded into a buffer, and copied to the tail and from there to the ring.
     pub with_buffer: BufferSide,
-    /// The records are encoded into the ring.
+    /// The results if records are encoded directly into the ring.
     pub without_buffer: BufferSide,
-    /// The time of a block without a buffer, divided by that with a buffer.
+    /// The time to append a block without a buffer, divided by the time to append a block with a buffer.
     pub without_of_with: f64,
 }
 
@@ -93,7 +93,7 @@ impl Shared for Counted {
     }
 }
 
-/// Bytes from which records are cut. A record depends only on its number.
+/// The bytes from which records take their payloads. A record depends only on its number.
 struct Source(Vec<u8>);
 
 impl Source {
@@ -103,7 +103,7 @@ impl Source {
         Source(bytes)
     }
 
-    /// Encodes the records of a block, the first with number `first`. Passes each piece to `put`.
+    /// Encodes the records of a block. `first` is the number of the first record. Passes each piece to `put`.
     fn encode(&self, first: u64, block_bytes: usize, mut put: impl FnMut(&[u8])) {
         for number in (first..).take(block_bytes / RECORD_BYTES) {
             let at = to_usize(number * 64) % (self.0.len() - RECORD_BYTES);
@@ -123,7 +123,8 @@ struct Mapped {
     writing: Writing,
     memory: Arc<Counted>,
     stream: StreamId,
-    /// The bytes that were copied on the way to the ring, and the bytes that were appended to it.
+    /// `copied` counts the bytes copied before the append to the ring. `appended` counts the bytes appended to the
+    /// ring.
     copied: u64,
     appended: u64,
 }
@@ -193,7 +194,7 @@ impl Mapped {
         Ok(())
     }
 
-    /// Returns the number of copied bytes, divided by the number of appended bytes.
+    /// Returns the number of copied bytes, including the copies into the ring, divided by the number of appended bytes.
     fn copies(&self) -> f64 {
         let into_ring = self.memory.bytes.load(Ordering::Relaxed);
         ratio(f64_of(self.copied + into_ring), f64_of(self.appended))
@@ -231,7 +232,8 @@ impl Mapped {
     }
 }
 
-/// Measures both ways at one size of block, with two rings of a node. The client accesses the rings by shared memory.
+/// Measures appends with a log buffer and without, for one block size. Uses two rings of a node. The client accesses
+/// the rings by shared memory.
 pub(super) fn row(
     client: &mut Client,
     generation: Generation,

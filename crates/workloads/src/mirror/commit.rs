@@ -1,8 +1,9 @@
-//! Compares the commits of a database whose log is mirrored with those of a database that waits for its disk.
+//! Compares the commits of two databases. The first database mirrors the log on nodes. The second database waits for
+//! the disk.
 //!
-//! Two databases in this process use one disk. They are measured in turns of a fraction of a second, and each of them
-//! begins every second round, so that a disturbance affects both. Every commit changes a value whose length fills a
-//! block of the log.
+//! Both databases are in this process and use one disk. Each round has turns of a fraction of a second. The databases
+//! begin rounds alternately, so that a disturbance affects both databases. Every commit changes a value. Unless
+//! `value_bytes` is set, the value fills a block of the log.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -20,11 +21,12 @@ use crate::process;
 
 /// The length of a turn.
 const TURN: Duration = Duration::from_millis(250);
-/// The number of turns of each database that are not measured.
+/// The number of warm-up turns of each database. They come first and are not measured.
 const WARM_UP: u32 = 2;
-/// The number of bytes that a block has beside the value, for the heads of block and frame.
+/// The space in a block that the value cannot use, bytes. It is for the block's head and the frame's head.
 const HEADS_BYTES: usize = 512;
-/// The time between two readings of the exposure: the age and size of the log that is on no disk.
+/// The time between two readings of the exposure. The exposure is the age and the size of the log that is not yet on
+/// disk.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 /// The number of keys of each thread.
 const KEYS: u64 = 1000;
@@ -33,31 +35,30 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The databases and the settings of the measurement.
 pub struct CommitBench {
-    /// The options of a database whose log is only on its disk.
+    /// The options of the database that does not mirror its log.
     pub disk: Options,
-    /// The options of a database whose log is mirrored by nodes.
+    /// The options of the database with the mirrored log.
     pub mirror: Options,
-    /// The sizes of blocks, bytes. Each gives a row of the report.
+    /// The sizes of blocks, bytes. Each size gives one row for each number of threads.
     pub block_bytes: Vec<usize>,
     /// The size of a value, bytes. `None`: the value fills its block.
     pub value_bytes: Option<usize>,
-    /// The numbers of threads that commit. Each gives a row of the report.
+    /// The numbers of committing threads to compare. Each number gives one row for each size of block.
     pub threads: Vec<usize>,
-    /// The time for which each row is measured.
+    /// The duration of each row's measurement.
     pub duration: Duration,
-    /// The process ids of the nodes, whose processor time is included.
+    /// The process ids of the nodes. The processor time of a commit includes the time that these processes use.
     pub node_pids: Vec<u32>,
 }
 
-/// The results of one database in a row.
+/// The results of one of the two databases, for one row of the report.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct CommitSide {
     /// The latencies of the commits.
     pub latency_us: LatencyUs,
     /// The number of commits a second.
     pub per_second: f64,
-    /// The processor time of a commit, including that of the nodes, microseconds. `None`: the kernel does not report
-    /// it.
+    /// The processor time of a commit, including the nodes' time, microseconds. `None`: the kernel does not report it.
     pub cpu_us: Option<f64>,
 }
 
@@ -72,15 +73,16 @@ pub struct CommitRow {
     pub disk: CommitSide,
     /// The results of commits that wait for the nodes.
     pub mirror: CommitSide,
-    /// The median latency of the mirror, divided by that of the disk.
+    /// The mirror's median latency, divided by the disk's median latency.
     pub p50_of_disk: f64,
-    /// The number of commits a second of the mirror, divided by that of the disk.
+    /// The mirror's commits a second, divided by the disk's commits a second.
     pub rate_of_disk: f64,
-    /// The processor time of a commit of the mirror, divided by that of the disk.
+    /// A commit's processor time with the mirror, divided by the time with the disk.
     pub cpu_of_disk: Option<f64>,
-    /// The age of the oldest block that was on no disk, during the turns of the mirror.
+    /// The age of the oldest block that was not yet on disk. It is read only while the mirrored database has its turn.
     pub exposed_us: LatencyUs,
-    /// The most bytes that were on no disk.
+    /// The maximum number of bytes that were not yet on disk. The bytes are counted only while the mirrored database
+    /// has its turn.
     pub exposed_bytes_max: u64,
 }
 

@@ -1,10 +1,10 @@
 //! The easy way of the paper's section 3.2: the memory of one node acknowledges a block, and the block is copied to
 //! disk afterwards.
 //!
-//! **It is not a mode of the database.** If that node ends, the data that are not on disk yet are lost, and nothing
-//! shows which data these were. The paper rejects the easy way for that reason. Here it is measured, together with
-//! the data that it would lose, to show the cost of the second memory. A database with only one node left
-//! acknowledges a block when both the node *and* its disk have it.
+//! **It is not a mode of the database.** If this node ends, all data not yet on disk are lost, and no record of the
+//! lost data remains. The paper rejects the easy way for that reason. Here the easy way is measured, and the data that
+//! it would lose are counted. This shows the cost of the second memory. A database with only one remaining node
+//! acknowledges a block when the node *and* the disk have the block.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,20 +21,20 @@ use super::written::Written;
 use crate::latency::{LatencyUs, histogram, micros, record};
 use crate::num::{f64_of, ratio};
 
-/// The most blocks that may wait for the disk. With more, an append waits.
+/// The maximum number of blocks that may wait for the disk. While this many blocks wait, the next append waits, too.
 const BEHIND_MAX: usize = 64;
 
 /// The times of the easy way, and the data that it would have lost.
 #[derive(Debug, Serialize)]
 pub struct EasyRow {
-    /// The latency of an append that one node has acknowledged and that was handed to the copier.
+    /// The latency of an append. It ends when one node has acknowledged the block and the copier has it.
     pub latency_us: LatencyUs,
-    /// The median latency, divided by that of the disk.
+    /// The median latency, divided by the median latency of a durable write.
     pub of_disk: f64,
-    /// The age of the oldest acknowledged block that was on no disk, measured at each acknowledgement. If the node
-    /// had ended, this block would have been lost.
+    /// The age of the oldest acknowledged block that was not yet on disk. It is measured at each acknowledgement. If
+    /// the node had ended then, this block would have been lost.
     pub lost_with_the_node_us: LatencyUs,
-    /// The most bytes that the end of the node would have lost.
+    /// The maximum number of bytes that would have been lost if the node had ended.
     pub lost_with_the_node_bytes_max: u64,
 }
 
@@ -54,8 +54,8 @@ impl Easy {
         }
     }
 
-    /// Appends `block` several times by `append`, which returns when the node has the block. The copies to disk
-    /// follow. Returns when all blocks are on disk.
+    /// Calls `append` with `block`, `count` times. Each call returns when the node has the block. Another thread then
+    /// copies each block to the disk. Returns when all blocks are on disk.
     pub fn turn(
         &mut self,
         (count, measured): (u32, bool),

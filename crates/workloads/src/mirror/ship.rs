@@ -1,8 +1,10 @@
-//! Sends blocks to nodes that acknowledge them, without a database. This is the least time of a commit that waits for
-//! memories. It is compared with the durable write for which such a commit does not wait.
+//! Measures the time until nodes have acknowledged a block, without a database. A commit that waits for the nodes'
+//! memories takes at least as long. The commit need not wait for a durable write. The time of a durable write is also
+//! measured.
 //!
-//! One client appends one block at a time. The ways are measured in turns of some blocks, and each round begins with
-//! another way, so that a disturbance affects all of them.
+//! One client appends one block at a time. It does so in several ways: to the disk, to one node, to two nodes, and in
+//! the easy way ([`easy`](super::easy)). The ways are measured in turns. Every second round begins with the second way,
+//! so that a disturbance affects all ways.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -21,9 +23,9 @@ use super::easy::{Easy, EasyRow};
 use super::written::Written;
 use crate::latency::{LatencyUs, histogram, micros, record};
 
-/// The number of blocks in one turn of a way.
+/// The number of blocks that one turn appends.
 const TURN: u32 = 100;
-/// The number of turns of each way that are not measured.
+/// The number of warm-up turns of each way to append. They come first and are not measured.
 const WARM_UP: u32 = 2;
 /// The longest wait for a node.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -35,13 +37,13 @@ pub struct ShipBench {
     pub nodes: Vec<String>,
     /// The network.
     pub net: TcpNet,
-    /// The identity of the client. No other process may use its database.
+    /// The identity of the client, which names a database. No other process may use that database.
     pub caller: Caller,
-    /// A directory on the disk that is written.
+    /// A directory on the disk to measure.
     pub data: PathBuf,
     /// The sizes of blocks, bytes. Each gives a row of the report.
     pub block_bytes: Vec<usize>,
-    /// The time for which each row is measured.
+    /// The duration of each row's measurement.
     pub duration: Duration,
     /// True if the client polls for replies without sleeping.
     pub spin: bool,
@@ -50,11 +52,11 @@ pub struct ShipBench {
 /// A node as it described itself when the client connected.
 #[derive(Debug, Serialize)]
 pub struct ShipNode {
-    /// Its address.
+    /// The node's address.
     pub address: String,
-    /// Its incarnation.
+    /// The node's incarnation.
     pub inc: String,
-    /// The machine on which it runs.
+    /// The node's machine.
     pub machine: String,
 }
 
@@ -69,12 +71,12 @@ pub struct ShipRow {
     pub one_us: LatencyUs,
     /// The latency of an append that two nodes acknowledge.
     pub two_us: Option<LatencyUs>,
-    /// The median of `one_us`, divided by that of `disk_us`.
+    /// The median of `one_us`, divided by the median of `disk_us`.
     pub one_of_disk: f64,
-    /// The median of `two_us`, divided by that of `disk_us`.
+    /// The median of `two_us`, divided by the median of `disk_us`.
     pub two_of_disk: Option<f64>,
-    /// The results of an append that only the first node acknowledges and that is copied to disk afterwards. This is
-    /// the paper's easy way, which loses the append if the node ends.
+    /// The results of an append acknowledged by only the first node and later copied to disk. This is the paper's easy
+    /// way, which loses the append if the node ends.
     pub one_copied_later_not_durable: EasyRow,
 }
 
@@ -85,7 +87,7 @@ pub struct ShipReport {
     pub nodes: Vec<ShipNode>,
     /// True if the client polled for replies without sleeping.
     pub spin: bool,
-    /// The way in which the disk's writes became durable.
+    /// The disk's method of durable writes.
     pub disk: String,
     /// The rows, one for each size of block.
     pub rows: Vec<ShipRow>,
@@ -180,8 +182,8 @@ impl ShipBench {
         })
     }
 
-    /// Measures the cost of a log buffer, with the first node that shares its memory. If no node does, it returns the
-    /// reason instead.
+    /// Measures the cost of a log buffer, with the first node that shares its memory. If no node shares its memory,
+    /// returns the reason instead.
     fn log_buffer(
         &self,
         nodes: &[Appending],
@@ -211,7 +213,7 @@ fn append(nodes: &mut [Appending], block: &[u8]) -> Result<()> {
     nodes.iter_mut().try_for_each(Appending::await_held)
 }
 
-/// A ring of a node, to which the blocks are appended.
+/// A ring of a node, for appending blocks.
 struct Appending {
     address: String,
     client: Client,

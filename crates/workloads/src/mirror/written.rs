@@ -1,5 +1,5 @@
-//! Durable writes of blocks to the disk. A client waits for each write, or the writes follow a memory that has
-//! acknowledged the blocks.
+//! Durable writes of blocks to the disk. Either a client waits for each write, or a node's memory acknowledges the
+//! blocks and the writes follow later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,14 +10,14 @@ use perdura_base::num::to_u64;
 use perdura_device::durable::PARTS_MAX;
 use perdura_device::{Access, AlignedBuf, Disk, DurableQueue, DurableWrite, File, FileDisk, Part};
 
-/// The path and the size of the file. Each write has a new place in the file, until the end is reached and the file
-/// is written from its start again.
+/// The path and the size of the file. Each write begins where the last one ended. At the end of the file, writing
+/// begins again at its start.
 const PATH: &str = "bench-mirror.tmp";
 const FILE_BYTES: u64 = 64 << 20;
-/// The most bytes of blocks that are written together.
+/// The maximum size of one write of several blocks, bytes.
 const TOGETHER_BYTES_MAX: usize = 1 << 20;
 
-/// A file on the disk that is written.
+/// The file that is written, and the offset of the next write.
 pub(super) struct Written {
     file: Arc<dyn File>,
     queue: Box<dyn DurableQueue>,
@@ -54,7 +54,7 @@ impl Written {
         Ok(())
     }
 
-    /// Writes blocks, one behind the other, and waits until they are durable. Returns their buffers.
+    /// Writes consecutive blocks and waits until all are durable. Returns the blocks' buffers.
     fn write_all(&mut self, blocks: Vec<AlignedBuf>) -> Result<Vec<AlignedBuf>> {
         let parts: Vec<Part> = blocks
             .into_iter()
@@ -87,8 +87,8 @@ impl Written {
         Ok(blocks)
     }
 
-    /// Writes blocks as they arrive, until no more can arrive. Blocks that wait are written together. Adds the number
-    /// of written blocks to `durable`, and returns their buffers through `spare`.
+    /// Writes the blocks that arrive through `blocks`, until their sender is dropped. Blocks that wait are written
+    /// together. Adds the number of written blocks to `durable`, and returns their buffers through `spare`.
     pub fn follow(
         &mut self,
         blocks: &Receiver<AlignedBuf>,

@@ -20,9 +20,9 @@ pub struct RestoringReport {
     pub runs: usize,
     /// The number of threads.
     pub threads: usize,
-    /// The rate at which the source's disk reads, 10^6 bytes a second. 0: no limit.
+    /// The read rate of the source's disk, 10^6 bytes a second. 0: no limit.
     pub source_mbps: u64,
-    /// The rate at which the target's disk writes, 10^6 bytes a second. 0: no limit.
+    /// The write rate of the target's disk, 10^6 bytes a second. 0: no limit.
     pub target_mbps: u64,
     /// The number of pages of the new database.
     pub pages: u64,
@@ -32,18 +32,17 @@ pub struct RestoringReport {
     pub copy_seconds: Vec<f64>,
     /// The time of each restore, seconds.
     pub restore_seconds: Vec<f64>,
-    /// The time of each reading of the runs alone, seconds.
+    /// The time of reading only the runs, in each round, seconds.
     pub log_read_seconds: Vec<f64>,
-    /// The median time of a restore, divided by that of a copy.
+    /// The median time of a restore, divided by the median time of a copy.
     pub restore_of_copy: f64,
-    /// The median time of a restore, divided by the larger of the median times of copying and of
-    /// reading the runs.
+    /// The median restore time, divided by the larger of two medians: the time to copy and the time to read the runs.
     pub restore_of_larger: f64,
-    /// The size of the pages that a restore makes, 10^6 bytes a second of its median time.
+    /// The size of the pages that a restore makes, divided by the median time of a restore, 10^6 bytes a second.
     pub image_mb_per_s: f64,
     /// The mean CPU time of a restore, seconds.
     pub restore_cpu_seconds: Option<f64>,
-    /// The part of this CPU time outside the kernel, seconds.
+    /// The mean CPU time of a restore outside the kernel, seconds.
     pub restore_own_seconds: Option<f64>,
 }
 

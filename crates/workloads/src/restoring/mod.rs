@@ -1,16 +1,18 @@
-//! Compares restoring an archive with copying its backup: the same bytes on the same modelled disks.
+//! Compares restoring an archive with copying the archive's backup, on the same modelled disks.
 //!
-//! The archive and the new database are in directories, best in memory (`/dev/shm`). In front of each is a modelled
-//! disk: the *source*, which has the backup and the runs, and the *target*. The copier reads the backup's file,
-//! writes the bytes to the target, and syncs at the end. It has as many threads as the restore, and its reads and
-//! writes have the same length. The copy is the same database as a restore without the log would make. Each round
-//! measures copy and restore in turn.
+//! The archive and the new database are in two directories. Directories in memory (`/dev/shm`) are best. Each directory
+//! is accessed through a modelled disk. The *source* has the backup and the runs, and the *target* gets the new
+//! database. The copier reads the backup's file, writes the bytes to the target, and syncs at the end. The copier and
+//! the restore have equal numbers of threads and equal sizes of pieces. Without the log, the restored database would
+//! equal the copy. Each round measures copy and restore in turn.
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`mod@bench`] | rounds of all that is measured, and medians |
+//! | [`mod@bench`] | rounds of copies and restores, and their medians |
+//! | [`counting`] | a disk that counts the pages that are read |
 
 pub mod bench;
+pub mod counting;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,19 +20,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use perdura_archive::backup::HEADER_BYTES;
 use perdura_archive::{Run, Store};
+use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u64, to_usize};
-use perdura_base::{Epoch, Uuid};
+use perdura_base::{Epoch, ImageSlot, Uuid};
 use perdura_device::{Access, AlignedBuf, Disk, FileDisk, SystemClock};
 use perdura_recovery::Disks;
+use perdura_recovery::image::{PAGES_HEADER_BYTES, pages_path};
 use perdura_restore::{
     ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
-    restore_in_log_order,
+    restore_in_log_order, restore_within,
 };
 
+use self::counting::{CountingDisk, Pages};
 use crate::drive::ModelledDisk;
 
-/// The size of the copier's reads and writes, bytes. A restore's are as long.
+/// The size of the copier's reads and writes, bytes. A restore's reads and writes also have this size.
 const PIECE_BYTES: usize = 1 << 20;
 /// Files that several threads read, with their lengths.
 type Files = Vec<(Arc<dyn perdura_device::File>, u64)>;
@@ -42,9 +48,9 @@ pub struct Restoring {
     pub from: PathBuf,
     /// The uuid of the archived database.
     pub uuid: Uuid,
-    /// The epoch to restore. `None`: the last one that the archive has.
+    /// The epoch to restore. `None`: the archive's last epoch.
     pub at: Option<Epoch>,
-    /// The directory in which the new databases are made. It is made, and each database is removed after its
+    /// The directory for the new databases. A missing directory is made. Each database is removed after its
     /// measurement.
     pub work: PathBuf,
     /// The disk of the backup and the runs.
@@ -60,31 +66,51 @@ pub struct Restoring {
 pub struct Inputs {
     /// The size of the backup, bytes.
     pub backup_bytes: u64,
+    /// The number of pages in the backup.
+    pub backup_pages: u64,
     /// The size of the runs, bytes.
     pub log_bytes: u64,
     /// The number of runs.
     pub runs: usize,
 }
 
+/// The numbers of pages that a restore read, counted at the disks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PageReads {
+    /// Pages of the backup.
+    pub backup: u64,
+    /// Pages of the new database.
+    pub database: u64,
+}
+
+impl PageReads {
+    /// Returns the sum.
+    #[must_use]
+    pub fn all(&self) -> u64 {
+        self.backup + self.database
+    }
+}
+
 impl Restoring {
     /// Returns the parts of the archive that a restore reads.
     ///
     /// # Errors
-    /// Those of [`RestorePlan::from_archive`].
+    /// Errors of [`RestorePlan::from_archive`].
     pub fn inputs(&self) -> Result<Inputs> {
         let (store, plan) = self.plan(ModelledDisk::default())?;
         let runs = self.runs(&store, &plan)?;
         let log_bytes = runs.iter().map(|run| run.bytes()).sum();
         let inputs = Inputs {
             backup_bytes: plan.bytes() - log_bytes,
+            backup_pages: store.open_backup(plan.backup())?.pages(),
             log_bytes,
             runs: runs.len(),
         };
         Ok(inputs)
     }
 
-    /// Restores the archive. Returns the time from the opening of the archive to the last sync, seconds, and the
-    /// restore's report.
+    /// Restores the archive. Returns the duration in seconds and the restore's report. The duration begins when the
+    /// archive is opened and ends after the last sync.
     ///
     /// # Errors
     /// Errors of the restore.
@@ -96,14 +122,59 @@ impl Restoring {
         })
     }
 
-    /// Restores by replaying the log in its order, through a pool of `buffer_pages` pages.
+    /// Restores the archive with at most `buffer_pages` pages in memory. Returns the time as
+    /// [`restore`](Self::restore) does, the report, and the pages that were read.
     ///
     /// # Errors
     /// Errors of the restore.
-    pub fn replay(&self, buffer_pages: usize) -> Result<ReplayReport> {
-        self.with_new(|means, _| {
-            let (_, plan) = self.plan(self.source)?;
-            Ok(restore_in_log_order(&plan, means, buffer_pages)?)
+    pub fn restore_within(&self, buffer_pages: usize) -> Result<(f64, RestoreReport, PageReads)> {
+        self.counted(|plan, means| Ok(restore_within(plan, means, buffer_pages)?))
+    }
+
+    /// Restores by replaying the log in its own order, not page by page. The pool has `buffer_pages` pages. Returns the
+    /// report and the pages that were read, with those that the copying of the backup read.
+    ///
+    /// # Errors
+    /// Errors of the restore.
+    pub fn replay(&self, buffer_pages: usize) -> Result<(ReplayReport, PageReads)> {
+        let by_log = |plan: &RestorePlan, means: &RestoreMeans<'_>| {
+            Ok(restore_in_log_order(plan, means, buffer_pages)?)
+        };
+        let (_, report, reads) = self.counted(by_log)?;
+        Ok((report, reads))
+    }
+
+    /// Runs `f` with the plan and the disks of a new database. Returns the time with that of planning, seconds, and the
+    /// pages that were read.
+    fn counted<R>(
+        &self,
+        f: impl FnOnce(&RestorePlan, &RestoreMeans<'_>) -> Result<R>,
+    ) -> Result<(f64, R, PageReads)> {
+        let (store, plan) = self.plan(ModelledDisk::default())?;
+        let backup = store.open_backup(plan.backup())?;
+        let head = to_u64(HEADER_BYTES);
+        let in_backup = Pages {
+            path: plan.backup().path(&store.backups_dir()),
+            at: head..head + backup.pages() * to_u64(PAGE_BYTES),
+        };
+        let in_database = Pages {
+            path: pages_path(ImageSlot::A),
+            at: PAGES_HEADER_BYTES..u64::MAX,
+        };
+        let source = CountingDisk::new(self.source.over(self.archive()?), in_backup);
+        let source = Arc::new(source);
+        self.in_work(|work| {
+            let begin = Instant::now();
+            let target = self.target.over(Arc::new(FileDisk::new(work)?));
+            let target = Arc::new(CountingDisk::new(target, in_database));
+            let (_, plan) = self.plan_on(Arc::<CountingDisk>::clone(&source))?;
+            let disks = Disks::on_one(Arc::<CountingDisk>::clone(&target), plan.streams());
+            let done = self.with_disks(disks, |means| f(&plan, means))?;
+            let reads = PageReads {
+                backup: source.pages_read(),
+                database: target.pages_read(),
+            };
+            Ok((begin.elapsed().as_secs_f64(), done, reads))
         })
     }
 
@@ -154,7 +225,11 @@ impl Restoring {
     }
 
     fn plan(&self, source: ModelledDisk) -> Result<(Arc<Store>, RestorePlan)> {
-        let store = Store::read_only(source.over(self.archive()?), &self.uuid)?;
+        self.plan_on(source.over(self.archive()?))
+    }
+
+    fn plan_on(&self, source: Arc<dyn Disk>) -> Result<(Arc<Store>, RestorePlan)> {
+        let store = Store::read_only(source, &self.uuid)?;
         let plan = RestorePlan::from_archive(&store, self.at, |_, _| {})
             .with_context(|| self.from.display().to_string())?;
         Ok((store, plan))
@@ -208,23 +283,31 @@ impl Restoring {
         })
     }
 
-    /// Runs `f` with the disks of a new database, and removes them afterwards.
+    /// Runs `f` with the disks of a new database, and removes the database afterwards.
     fn with_new<R>(&self, f: impl FnOnce(&RestoreMeans<'_>, Instant) -> Result<R>) -> Result<R> {
         let streams = self.plan(ModelledDisk::default())?.1.streams();
         self.in_work(|work| {
             let begin = Instant::now();
             let target = self.target.over(Arc::new(FileDisk::new(work)?));
-            let (clock, progress) = (SystemClock::new(), RestoreProgress::default());
-            let mut uuid = Uuid([0; 16]);
-            fastrand::fill(&mut uuid.0);
-            let means = RestoreMeans {
-                disks: Disks::on_one(target, streams),
-                uuid,
-                threads: self.threads,
-                clock: &clock,
-                progress: &progress,
-            };
-            f(&means, begin)
+            self.with_disks(Disks::on_one(target, streams), |means| f(means, begin))
+        })
+    }
+
+    /// Runs `f` with the means of a restore onto these disks.
+    fn with_disks<R>(
+        &self,
+        disks: Disks,
+        f: impl FnOnce(&RestoreMeans<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let (clock, progress) = (SystemClock::new(), RestoreProgress::default());
+        let mut uuid = Uuid([0; 16]);
+        fastrand::fill(&mut uuid.0);
+        f(&RestoreMeans {
+            disks,
+            uuid,
+            threads: self.threads,
+            clock: &clock,
+            progress: &progress,
         })
     }
 

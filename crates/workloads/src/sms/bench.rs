@@ -31,8 +31,8 @@ pub struct SmsBench {
     pub disk: ModelledDisk,
     /// The condition that ends the run.
     pub limit: RunLimit,
-    /// True if the run is to end as by a power cut, right after the last transaction and with open transactions. It
-    /// then runs step by step, and is the same for the same seed. Needs [`RunLimit::Txns`].
+    /// True if the run is to end as if the power were cut. It ends when `limit` is reached, while other transactions
+    /// are still open. Such a run proceeds step by step and depends only on the seed. Needs [`RunLimit::Txns`].
     pub crash: bool,
 }
 

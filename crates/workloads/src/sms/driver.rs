@@ -1,9 +1,9 @@
 //! The interleaving of transactions. The seed decides which transaction acts next, and what it does.
 //!
-//! In each turn, one of the open transactions is chosen at random and does one thing: it inserts or removes a
-//! message, or it ends. A removed message is taken off the driver's list at once, and put back if the transaction
-//! aborts. An inserted message is put on the list when the transaction commits. So two open transactions never use
-//! the same slot, and the history has no waits.
+//! In each turn, one of the open transactions is chosen at random and does one thing: it inserts or removes a message,
+//! or it ends. A removed message is taken off the driver's list at once, and put back if the transaction aborts. An
+//! inserted message is put on the list when the transaction commits. So two open transactions never share a slot, and
+//! the history has no waits.
 
 use anyhow::{Result, ensure};
 use fastrand::Rng;
@@ -29,11 +29,11 @@ struct Open {
 pub struct Counts {
     /// The number of transactions that committed.
     pub committed: u64,
-    /// The number of transactions that were rolled back.
+    /// The number of rolled-back transactions.
     pub aborted: u64,
     /// The number of messages inserted and removed, by ended and by open transactions.
     pub changes: u64,
-    /// The number of pages that were added because all slots were taken.
+    /// The number of pages added because no slot was free.
     pub grown: u64,
 }
 
@@ -49,7 +49,7 @@ impl Counts {
 pub enum Stepped {
     /// A transaction began, or changed something.
     Went,
-    /// A transaction committed. It is durable when its epoch is.
+    /// A transaction committed. It is durable when its epoch is durable.
     Committed(Committed),
     /// A transaction was rolled back.
     Aborted,
@@ -72,7 +72,7 @@ pub struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    /// Fills an empty store and takes its first checkpoint, from which a restart begins.
+    /// Fills an empty store and takes the store's first checkpoint. A restart begins from this checkpoint.
     ///
     /// # Errors
     /// Errors of the store.
@@ -129,8 +129,8 @@ impl<'a> Driver<'a> {
             self.open[turn] = Some(open);
             return Ok(Stepped::Went);
         }
-        // The messages exist now if they were inserted and the transaction committed, or if they were removed and it
-        // rolled back.
+        // The transaction's messages exist now in two cases: it inserted them and commits, or it removed them and
+        // aborts.
         if open.inserts != open.aborts {
             self.live.extend(open.places.into_iter().flatten());
         }
@@ -144,7 +144,8 @@ impl<'a> Driver<'a> {
     }
 
     fn begin(&mut self) -> Open {
-        // With so few messages, not every open transaction could remove some. The random number is drawn in any case.
+        // If there are too few messages for all open transactions to remove some, this transaction inserts. The random
+        // number is drawn in any case.
         let few = self.live.len() < MESSAGES_PER_TXN * self.open.len();
         Open {
             inserts: self.turns.bool() || few,

@@ -7,7 +7,7 @@ const ID_BYTES: usize = 4;
 /// The size of an address, bytes.
 const ADDRESS_BYTES: usize = 12;
 
-/// Writes the message with the id `id` into `row`, which is as long as a slot.
+/// Writes the message with the id `id` into `row`, the bytes of a slot.
 pub fn write(row: &mut [u8], id: u32, content: &mut Rng) {
     let (head, text) = row.split_at_mut(ID_BYTES + ADDRESS_BYTES);
     head[..ID_BYTES].copy_from_slice(&id.to_le_bytes());
@@ -17,7 +17,7 @@ pub fn write(row: &mut [u8], id: u32, content: &mut Rng) {
     content.fill(text);
 }
 
-/// Returns the first `rows` messages for a seed, for the initial load.
+/// Returns the messages of the initial load. They are the first `rows` messages that the seed makes.
 pub fn all(rows: u64, slot_bytes: usize, seed: u64) -> impl Iterator<Item = Vec<u8>> {
     let mut content = Rng::with_seed(seed);
     (0..rows).map(move |number| {

@@ -1,8 +1,8 @@
 //! Runs the workload step by step up to a number of transactions, or at full speed with threads that flush.
 //!
-//! A run in steps gives the same bytes each time. A single thread appends, flushes and takes the steps of
-//! checkpoints, each at a fixed number of transactions. A run at full speed has one flusher for each stream. Its
-//! driver continues while its transactions wait for their epochs, as long as the queues are not full.
+//! Repeated runs in steps give identical bytes. A single thread does all the work. It flushes and takes steps of
+//! checkpoints after fixed numbers of transactions. A run at full speed has one flusher for each stream. The driver
+//! does not wait until transactions are durable. It waits only while the queues are too long.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,30 +20,31 @@ use super::{Counts, SmsOptions};
 use crate::latency::{LatencyUs, histogram, micros, record};
 use crate::num::{f64_of, ratio};
 
-/// In a run in steps, the sealed blocks are written after each `TXNS_PER_WRITE` ended transactions, and an epoch ends
-/// after each `TXNS_PER_EPOCH`. Epochs are as long as with slow disks.
+/// The number of ended transactions after which a run in steps writes the sealed blocks.
 const TXNS_PER_WRITE: u64 = 1_024;
+/// The number of ended transactions after which a run in steps ends an epoch. On slow disks, an epoch is as long.
 const TXNS_PER_EPOCH: u64 = 65_536;
-/// The number of transactions of the last epoch of a run in steps. It is small, so that only a small part of the log
-/// has no later block that vouches for it. A restart reads that part twice.
+/// The number of transactions in the last epoch of a run in steps. A restart reads a block twice if no later block
+/// vouches for it. The number is small, so that few blocks at the end of the log are read twice.
 const TXNS_OF_LAST_EPOCH: u64 = 64;
-/// The number of turns between two readings of the durable epoch.
+/// The number of calls of [`Driver::step`] between two readings of the durable epoch.
 const TURNS_PER_LOOK: u32 = 64;
-/// If more bytes than this wait for each stream's flusher, the driver waits.
+/// The limit of the mean size of the streams' queues, in bytes. While the mean size is above the limit, the driver
+/// waits for the flushers.
 pub const QUEUE_BYTES: u64 = 3 << 20;
-/// The time for which a waiting driver sleeps.
+/// The sleep time of a waiting driver.
 const NAP: Duration = Duration::from_micros(300);
 
 /// The condition that ends a run at full speed.
 #[derive(Debug, Clone, Copy)]
 pub enum RunLimit {
-    /// A number of transactions. The run ends when all of them are durable.
+    /// A number of transactions. The run ends when all transactions are durable.
     Txns(u64),
-    /// The run ends after a time. In its first part, the queues are filled.
+    /// A time limit. The run has a warm-up, during which the queues fill, and then a measured part.
     Time {
-        /// The part that is not measured.
+        /// The duration of the warm-up.
         warm_up: Duration,
-        /// The measured part.
+        /// The duration of the measured part.
         measured: Duration,
     },
 }
@@ -51,7 +52,7 @@ pub enum RunLimit {
 /// The checkpoints of a run in steps.
 #[derive(Debug)]
 pub struct Pace {
-    /// The numbers of ended transactions at which checkpoints begin, descending.
+    /// The numbers of ended transactions at which checkpoints begin, in descending order.
     due: Vec<u64>,
     running: bool,
     txns_per_visit: u64,
@@ -115,7 +116,7 @@ fn share_of(txns: u64, share: f64) -> u64 {
 }
 
 /// Takes steps until `txns` transactions have ended, and then makes everything durable. Open transactions stay open.
-/// After a crash they are losers.
+/// A restart after a crash rolls them back.
 ///
 /// # Errors
 /// Errors of the store.
@@ -149,14 +150,14 @@ fn write_sealed(steal: &Steal) -> Result<()> {
 /// The results of a run at full speed.
 #[derive(Debug, Clone)]
 pub struct Speed {
-    /// The number of transactions that became durable in the measured time, plus a proportional number of rolled-back
-    /// ones.
+    /// The number of transactions in the measured time. Transactions that became durable are counted. With a
+    /// time limit, the number of rolled-back transactions is estimated from their ratio to the commits of the run.
     pub txns: u64,
     /// The measured time, seconds.
     pub seconds: f64,
     /// The time from a transaction's commit until it is durable.
     pub latency_us: LatencyUs,
-    /// The numbers of all transactions, including those of the warm-up.
+    /// The counts of all transactions, including the warm-up.
     pub counts: Counts,
 }
 
@@ -168,13 +169,13 @@ impl Speed {
     }
 }
 
-/// The commits that wait for their epochs, and the latencies so far.
+/// The committed transactions that are not durable yet, and the latencies of the durable ones.
 struct Waiting {
     queue: VecDeque<(Epoch, Instant)>,
     latencies: Histogram<u64>,
     durable: u64,
-    /// For each time at which more transactions were seen to be durable: that time, and the number of durable
-    /// transactions.
+    /// An entry for each time when the driver saw that more transactions were durable. The entry is the time and the
+    /// new number of durable transactions.
     advances: Vec<(Instant, u64)>,
 }
 
@@ -194,9 +195,9 @@ impl Waiting {
         }
     }
 
-    /// Returns the number of transactions that became durable between the first and the last advance since `begin`,
-    /// and the seconds between the two. Each epoch makes many transactions durable at once. So any other interval
-    /// would count one epoch too many or too few.
+    /// Returns the number of transactions that became durable between two entries of `advances`, and the seconds
+    /// between the entries. The entries are the first and the last since `begin`. Each epoch makes many transactions
+    /// durable at once. So an interval between other moments would count one epoch too many or too few.
     fn between(&self, begin: Instant) -> (u64, f64) {
         let mut of = self.advances.iter().filter(|(at, _)| *at >= begin);
         let (Some(first), Some(last)) = (of.next(), of.next_back()) else {
@@ -227,7 +228,8 @@ impl Waiting {
     }
 }
 
-/// Drives at full speed with a flusher for each stream. Checkpoints proceed with the number of ended transactions.
+/// Runs the workload at full speed, with a flusher for each stream. The number of ended transactions decides when a
+/// checkpoint takes its next step.
 ///
 /// # Errors
 /// Errors of the store.
@@ -281,7 +283,7 @@ pub fn run_for(
     let (txns, seconds) = match measured_from {
         Some(begin) => {
             let (committed, seconds) = waiting.between(begin);
-            // A rolled-back transaction never becomes durable, so those are counted in proportion to the commits.
+            // Rolled-back transactions never become durable, so they are counted in proportion to the commits.
             let ended = committed * counts.ended() / counts.committed.max(1);
             (ended, seconds)
         }

@@ -19,10 +19,10 @@ use crate::drive::{Beside, DriveOptions, Load, Log, RunReport, Site, Submitted, 
 
 /// The number of rows that a transaction of the population inserts.
 const ROWS_PER_TXN: usize = 500;
-/// The date of the population, and the first date of a run with `own_dates`: 2020-01-01, seconds.
-const FIRST_DATE: u32 = 1_577_836_800;
-/// Of this number of transactions, the log bytes of one are measured. The number is prime, so that it does not
-/// coincide with a period of the engine.
+/// The date of the population, and the first date of a run with `own_dates`. It is 2020-01-01, in seconds since 1970.
+pub(crate) const FIRST_DATE: u32 = 1_577_836_800;
+/// The interval, in transactions, at which the log bytes of a transaction are measured. The interval is prime, so that
+/// the measurements do not follow the engine's periods.
 const SIZED_EVERY: u64 = 61;
 
 /// The settings of a run, and its database.
@@ -38,14 +38,14 @@ pub struct TpccBench {
     pub seed: u64,
     /// The driver's settings. `None`: the database is only populated.
     pub drive: Option<DriveOptions>,
-    /// True if dates are computed from the number of a transaction instead of the clock, so that the same seed makes
-    /// the same database.
+    /// True if dates are computed from a transaction's number instead of the clock. A seed then always makes the same
+    /// database.
     pub own_dates: bool,
-    /// True if the report is to have the database's digest at the end.
+    /// True if the report is to contain the digest of the database after the run.
     pub digest: bool,
 }
 
-/// A run that has ended, and whose database is still open.
+/// An ended run and the database, which is still open.
 pub struct TpccRun {
     /// The results.
     pub report: RunReport,
@@ -54,10 +54,10 @@ pub struct TpccRun {
 }
 
 impl TpccBench {
-    /// Opens the database, populates it if it is empty, and drives it.
+    /// Opens the database, populates an empty database, and runs the load.
     ///
     /// # Errors
-    /// A scale that is invalid or differs from that of the database; errors of the engine.
+    /// An invalid scale; a scale other than the scale of the database; errors of the engine.
     pub fn run(&self) -> Result<TpccRun> {
         self.scale.check().map_err(Error::Usage)?;
         let db = self.open()?;
@@ -90,7 +90,7 @@ impl TpccBench {
         self.site.open(declare)
     }
 
-    /// Drives a populated database and enters the results.
+    /// Drives a populated database and enters the results in `report`.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -112,11 +112,11 @@ impl TpccBench {
         Ok(())
     }
 
-    /// Drives the database again with the settings of `beside`, and enters the results in the report of the run
-    /// before.
+    /// Drives the database again with the settings of `beside`. Enters the results in `report`, which already has the
+    /// results of the previous run.
     ///
     /// # Errors
-    /// Those of [`Beside::run`].
+    /// Errors of [`Beside::run`].
     pub fn run_beside(&self, db: &Db, beside: Beside, report: &mut RunReport) -> Result<()> {
         let Some(options) = &self.drive else {
             return Ok(());
@@ -195,7 +195,7 @@ impl TpccBench {
         Ok(true)
     }
 
-    /// Refuses a scale that differs from that of the database.
+    /// Refuses a scale other than the scale of the database.
     fn check_scale(&self, db: &Db) -> Result<()> {
         let scale = self.scale;
         let w = scale.warehouses;
@@ -303,7 +303,7 @@ impl<'a> Batch<'a> {
 pub(crate) struct Terminals<'a> {
     db: &'a Db,
     inputs: Inputs,
-    /// The date of the next transaction, seconds. `None`: each transaction uses its own time.
+    /// The date of the next transaction, seconds. `None`: each transaction uses the clock's time.
     date: Option<u32>,
     /// True if no other thread logs, so that the log bytes of a transaction can be measured.
     sizes: bool,
@@ -370,7 +370,8 @@ fn named(customer: Named) -> (u32, String) {
     }
 }
 
-fn ended<R>(done: Result<Pending<R>, Abort>) -> Result<Option<Epoch>> {
+/// Returns the epoch of a submitted transaction. `None`: it was rolled back.
+pub(crate) fn ended<R>(done: Result<Pending<R>, Abort>) -> Result<Option<Epoch>> {
     match done {
         Ok(pending) => Ok(Some(pending.ticket().epoch)),
         Err(Abort::Refused(_)) => Ok(None),

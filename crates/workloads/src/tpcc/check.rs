@@ -1,15 +1,15 @@
 //! The twelve consistency conditions.
 //!
-//! All rows of the database are read once, in any order. They are added up to sums by warehouse, district, customer
-//! and order. Then the conditions are checked on these sums.
+//! All rows of the database are read once, in any order. Sums are computed for each warehouse, district,
+//! customer and order. Then the conditions are checked on these sums.
 //!
 //! # Source
 //! TPC-C 5.11, clauses 3.3.2.1 to 3.3.2.12.
 //!
 //! # Deviations
-//! Condition 11 requires that 2,100 orders of a district are delivered, which is true only for the initial
-//! population. Here the required number is the orders delivered in the beginning (2,100, or fewer at a smaller scale)
-//! plus the later deliveries, which are counted at the customers.
+//! Condition 11 requires 2,100 delivered orders in a district, which is true only for the initial population. Here the
+//! required number is a sum. Its first part is the orders that the population delivers: 2,100, or fewer at a smaller
+//! scale. Its second part is the later deliveries, which the rows of the customers count.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ pub struct Condition {
     pub says: &'static str,
     /// The number of rows that violate the condition.
     pub violations: u64,
-    /// A description of the first of these.
+    /// A description of the first violation.
     pub first: Option<String>,
 }
 
@@ -86,7 +86,7 @@ struct CustomerSums {
     delivered: i64,
 }
 
-/// The sums over the rows so far.
+/// The sums of the rows that have been added.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Year-to-date sums of warehouses.
@@ -281,7 +281,7 @@ impl Tally {
     }
 }
 
-/// The results of the conditions so far.
+/// The conditions, with the violations found so far.
 struct Found(Vec<Condition>);
 
 impl Default for Found {
@@ -367,8 +367,8 @@ mod tests {
         assert_eq!(violated(&rows()), [0usize; 0]);
     }
 
-    /// Changes the first row for which `change` returns true, and returns the numbers of the conditions that are
-    /// violated then.
+    /// Calls `change` with one row after another. Stops when `change` returns true, which means that it changed the
+    /// row. Returns the numbers of the violated conditions.
     fn after(change: impl Fn(&mut Row) -> bool) -> Vec<usize> {
         let mut rows = rows();
         assert!(rows.iter_mut().any(change), "one row is changed");

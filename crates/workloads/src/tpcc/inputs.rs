@@ -1,15 +1,15 @@
 //! The inputs of the five transactions, in the specification's mix.
 //!
 //! The kinds of transactions are dealt from a deck of a hundred cards. So each hundred transactions of a worker have
-//! exactly the specified mix. A worker serves the terminals of some warehouses and draws the warehouse of each
-//! transaction.
+//! exactly the specified mix. A worker serves the terminals of some warehouses. It chooses the warehouse of each
+//! transaction at random.
 //!
 //! # Source
 //! TPC-C 5.11, clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1, 2.8.1 (inputs) and 5.2.4.2 (the deck).
 //!
 //! # Deviations
 //! Keying and think times are left out, as in papers that measure a database (001, section V-A). The district of
-//! Stock-Level is drawn, not fixed for a terminal. The share of remote order lines is an option.
+//! Stock-Level is chosen at random, not fixed for a terminal. The share of remote order lines is an option.
 
 use super::random::{Constants, LAST_NAMES, Random, last_name};
 use fastrand::Rng;
@@ -17,9 +17,9 @@ use perdura_base::checksum::mix64;
 
 /// The number of districts of a warehouse.
 pub const DISTRICTS: u8 = 10;
-/// The most order lines of an order.
+/// The maximum number of lines of an order.
 pub const LINES_MAX: u8 = 15;
-/// The fewest order lines of an order.
+/// The minimum number of lines of an order.
 pub const LINES_MIN: u8 = 5;
 
 /// The size of the database. Tests may use smaller sizes than the specification requires.
@@ -29,7 +29,7 @@ pub struct Scale {
     pub warehouses: u16,
     /// The number of items, 100,000 in the specification.
     pub items: u32,
-    /// The number of customers of a district, and of its orders in the beginning: 3,000 in the specification.
+    /// The number of a district's customers, and of its orders in the initial population: 3,000 in the specification.
     pub customers: u32,
 }
 
@@ -50,7 +50,7 @@ impl Scale {
         self.customers.min(LAST_NAMES)
     }
 
-    /// Returns the number of the first order of a district that is not delivered in the beginning.
+    /// Returns the order number of a district's first undelivered order in the initial population.
     #[must_use]
     pub fn first_new_order(&self) -> u32 {
         self.customers - self.customers * 3 / 10 + 1
@@ -82,7 +82,7 @@ pub enum Kind {
     OrderStatus,
     /// A delivery of the oldest new order of each district.
     Delivery,
-    /// A count of the items in the last orders of a district whose stock is low.
+    /// A count of the items in a district's last orders that are low in stock.
     StockLevel,
 }
 
@@ -95,7 +95,7 @@ impl Kind {
         Kind::Delivery,
         Kind::StockLevel,
     ];
-    /// The names of the kinds, in the same order.
+    /// The names of the kinds, in the order of [`ALL`](Self::ALL).
     pub const NAMES: [&str; 5] = [
         "new_order",
         "payment",
@@ -120,13 +120,13 @@ impl Kind {
 /// The frequencies of the inputs.
 #[derive(Debug, Clone)]
 pub struct Mix {
-    /// The number of transactions of each kind in a hundred.
+    /// The number of transactions of each kind, in a hundred transactions, in the order of [`Kind::ALL`].
     pub cards: [u8; 5],
-    /// The number of order lines in a hundred that another warehouse supplies.
+    /// The percentage of order lines supplied by a remote warehouse.
     pub remote_lines: f64,
-    /// The number of payments in a hundred for a customer of another warehouse.
+    /// The percentage of payments for a customer of a remote warehouse.
     pub remote_payments: f64,
-    /// The number of New-Orders in a hundred that name a missing item, and abort.
+    /// The percentage of New-Orders that name a missing item, and therefore abort.
     pub rollbacks: f64,
 }
 
@@ -153,7 +153,7 @@ impl Mix {
     }
 }
 
-/// The way in which a terminal identifies a customer.
+/// A terminal's way of identifying a customer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Customer {
     /// By number.
@@ -168,7 +168,7 @@ pub type Line = (u32, u16, u8);
 /// A transaction's inputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// Of [`Kind::NewOrder`].
+    /// The inputs of [`Kind::NewOrder`].
     NewOrder {
         /// The warehouse.
         w: u16,
@@ -179,7 +179,7 @@ pub enum Input {
         /// The lines.
         lines: Vec<Line>,
     },
-    /// Of [`Kind::Payment`].
+    /// The inputs of [`Kind::Payment`].
     Payment {
         /// The warehouse.
         w: u16,
@@ -191,10 +191,10 @@ pub enum Input {
         c_d: u8,
         /// The customer.
         customer: Customer,
-        /// Cents.
+        /// The amount, cents.
         amount: u32,
     },
-    /// Of [`Kind::OrderStatus`].
+    /// The inputs of [`Kind::OrderStatus`].
     OrderStatus {
         /// The warehouse.
         w: u16,
@@ -203,20 +203,20 @@ pub enum Input {
         /// The customer.
         customer: Customer,
     },
-    /// Of [`Kind::Delivery`].
+    /// The inputs of [`Kind::Delivery`].
     Delivery {
         /// The warehouse.
         w: u16,
         /// The carrier of the orders.
         carrier: u8,
     },
-    /// Of [`Kind::StockLevel`].
+    /// The inputs of [`Kind::StockLevel`].
     StockLevel {
         /// The warehouse.
         w: u16,
         /// The district.
         d: u8,
-        /// The stock below which an item counts.
+        /// The threshold: items with a smaller stock are counted.
         threshold: i16,
     },
 }
@@ -233,23 +233,32 @@ impl Input {
             Input::StockLevel { .. } => Kind::StockLevel,
         }
     }
+
+    /// Returns whether this is a New-Order with items from another warehouse.
+    #[must_use]
+    pub fn is_distributed(&self) -> bool {
+        match self {
+            Input::NewOrder { w, lines, .. } => lines.iter().any(|(_, supplier, _)| supplier != w),
+            _ => false,
+        }
+    }
 }
 
-/// The inputs of one worker, one after the other.
+/// The sequence of one worker's inputs.
 #[derive(Debug, Clone)]
 pub struct Inputs {
     random: Random,
     scale: Scale,
     mix: Mix,
-    /// The warehouses whose terminals this worker serves.
+    /// The home warehouses of this worker's terminals.
     homes: Vec<u16>,
     deck: Vec<Kind>,
     dealt: usize,
 }
 
 impl Inputs {
-    /// Returns the inputs of worker `worker` of `workers`. It serves every `workers`th warehouse, or all of them if
-    /// there are fewer warehouses than workers.
+    /// Returns the inputs of worker `worker` of `workers`. The worker serves every `workers`th warehouse, or all
+    /// warehouses if there are fewer warehouses than workers.
     #[must_use]
     pub fn new(scale: Scale, mix: Mix, seed: u64, worker: usize, workers: usize) -> Inputs {
         assert!(worker < workers, "workers are counted from 0");
@@ -315,7 +324,7 @@ impl Inputs {
         let mut lines = Vec::with_capacity(usize::from(count));
         for number in 1..=count {
             let item = if rolls_back && number == count {
-                // No item has this number, the first one behind the items.
+                // No item has this number. It is one above the highest number of an item.
                 self.scale.items + 1
             } else {
                 self.random.item(self.scale.items)
@@ -343,7 +352,7 @@ impl Inputs {
         }
     }
 
-    /// Draws a customer: by last name in six of ten cases, and otherwise by number.
+    /// Chooses a customer at random: by last name in six of ten cases, and otherwise by number.
     fn customer(&mut self) -> Customer {
         if self.random.percent(60.0) {
             Customer::Last(last_name(self.random.last_name(self.scale.last_names())))
@@ -363,7 +372,7 @@ impl Inputs {
         }
     }
 
-    /// Draws a warehouse other than `w`, or returns `w` if there is no other.
+    /// Chooses a warehouse other than `w` at random, or returns `w` if there is no other.
     fn other(&mut self, w: u16) -> u16 {
         if self.scale.warehouses == 1 {
             return w;

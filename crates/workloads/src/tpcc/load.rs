@@ -1,14 +1,14 @@
 //! The initial population.
 //!
 //! The contents of a warehouse depend only on the seed and the warehouse's number. So warehouses can be loaded in any
-//! order and by several threads. The rows are generated one after the other.
+//! order and by several threads. The rows are generated one by one.
 //!
 //! # Source
 //! TPC-C 5.11, clause 4.3.3.1.
 //!
 //! # Deviations
-//! Tests may use fewer items and fewer customers of a district. There are always as many orders as customers. All
-//! dates of the population are one argument, so that the same seed makes the same database.
+//! Tests may use fewer items and fewer customers of a district. There are always as many orders as customers. The date
+//! of all rows is an argument, so that a seed always makes the same database.
 
 use perdura_base::checksum::mix64;
 
@@ -20,8 +20,8 @@ use super::schema::{
 
 /// The number of carriers.
 const CARRIERS: u32 = 10;
-/// The first customers of a district, as many as this number, get the last names in order. The others get random
-/// ones.
+/// The number of customers in a district that get the last names in order. They are the district's first customers. The
+/// other customers get random last names.
 const NAMED_IN_ORDER: u32 = 1000;
 
 /// A row of the population.
@@ -62,7 +62,7 @@ impl Population {
     /// Passes all items to `take`.
     ///
     /// # Errors
-    /// Those of `take`.
+    /// Errors of `take`.
     pub fn items<E>(&self, mut take: impl FnMut(Row) -> Result<(), E>) -> Result<(), E> {
         let mut random = self.random(0);
         for i in 1..=self.scale.items {
@@ -80,7 +80,7 @@ impl Population {
     /// Passes all rows of a warehouse to `take`.
     ///
     /// # Errors
-    /// Those of `take`.
+    /// Errors of `take`.
     pub fn warehouse<E>(
         &self,
         w: u16,

@@ -7,6 +7,7 @@
 //! | [`load`] | the initial population |
 //! | [`schema`] | the nine tables |
 //! | [`check`] | the twelve consistency conditions |
+//! | [`sites`] | New-Orders that wait for other sites |
 //!
 //! # Source
 //! TPC-C 5.11; *Rethinking Main Memory OLTP Recovery* (001), section V-A.
@@ -18,3 +19,4 @@ pub mod load;
 pub mod procedures;
 pub mod random;
 pub mod schema;
+pub mod sites;

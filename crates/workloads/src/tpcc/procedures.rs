@@ -1,8 +1,8 @@
 //! The five transactions.
 //!
-//! All random values are arguments, so a call always has the same effect on the same data. Dates are arguments, too,
-//! and 0 means the transaction's own time. So a run of a number of transactions makes the same database, whatever the
-//! form of its log and however long it takes.
+//! All random values are arguments, so a call's effect depends only on the arguments and the data. Dates are arguments,
+//! too. The date 0 means the transaction's own time. With all other dates, the database depends neither on the
+//! form of the log nor on the run's duration.
 //!
 //! Wide rows are read and changed by column, without being decoded.
 //!
@@ -22,11 +22,11 @@ use super::schema::{
     Customer, District, History, Item, NewOrder, Order, OrderLine, Stock, Warehouse,
 };
 
-/// The number of last orders of a district that Stock-Level reads.
+/// The number of a district's last orders that Stock-Level reads.
 const RECENT_ORDERS: u32 = 20;
-/// The longest data of a payment, bytes.
+/// The maximum length of a payment's data, bytes.
 const HISTORY_DATA_BYTES_MAX: usize = 24;
-/// The longest data of a customer, bytes.
+/// The maximum length of a customer's data, bytes.
 const CUSTOMER_DATA_BYTES_MAX: usize = 500;
 
 /// The output of New-Order.
@@ -51,7 +51,7 @@ pub struct OrderedLine {
     pub name: String,
     /// The remaining stock of the item.
     pub stock: i16,
-    /// True if the item's and the stock's data mark it as original.
+    /// True if the item's data and the stock's data mark the item as original.
     pub is_original: bool,
     /// The item's price, cents.
     pub price: i64,
@@ -79,15 +79,15 @@ pub struct Status {
     pub first: String,
     /// The customer's balance, cents.
     pub balance: i64,
-    /// The customer's last order, its date and its carrier.
+    /// The number, the date and the carrier of the customer's last order.
     pub order: Option<(u32, u64, Option<u8>)>,
     /// The order's lines: item, supplier, quantity, amount, delivery date.
     pub lines: Vec<(u32, u16, u8, i64, Option<u64>)>,
 }
 
 procedure! {
-    /// Enters an order (clause 2.4.2). A missing item aborts it. In one of a hundred orders, the last line names a
-    /// missing item.
+    /// Enters an order (clause 2.4.2). A missing item aborts the transaction. In one of a hundred orders, the last line
+    /// names a missing item.
     pub fn new_order(cx, w: u16, d: u8, c: u32, lines: Vec<Line>, at: u32) -> Ordered,
     on [Warehouse(w), Stock(each lines.iter().map(|line| line.1))] {
         let date = date_of(at, cx.now());
@@ -122,7 +122,7 @@ procedure! {
             all_local: lines.iter().all(|(_, supplier, _)| *supplier == w),
         })?;
         cx.insert(&NewOrder { w, d, o })?;
-        // The positions of the new lines in the index are read ahead. The index has no entries for them yet.
+        // The positions of the new lines in the index are read ahead. The index has no entries for the lines yet.
         cx.look_ahead::<OrderLine>((1..).take(lines.len()).map(|number| (w, d, o, number)));
         let mut sum = 0;
         for (number, (item, supplier, quantity)) in (1..).zip(lines) {
@@ -261,8 +261,8 @@ procedure! {
 }
 
 procedure! {
-    /// Delivers the oldest new order of each district (clause 2.7.4). Returns the districts and the numbers of their
-    /// orders. A district without a new order is skipped.
+    /// Delivers the oldest new order of each district (clause 2.7.4). Returns the district and the number of each
+    /// delivered order. A district without a new order is skipped.
     pub fn delivery(cx, w: u16, carrier: u8, at: u32) -> Vec<(u8, u32)>,
     on [Warehouse(w)] {
         let date = date_of(at, cx.now());
@@ -299,7 +299,7 @@ procedure! {
 }
 
 procedure! {
-    /// Counts the items of a district's last orders whose stock is below a threshold (clause 2.8.2).
+    /// Reads the items in a district's last orders. Counts those with a stock below the threshold (clause 2.8.2).
     pub fn stock_level(cx, w: u16, d: u8, threshold: i16) -> u32,
     on [Warehouse(w)] {
         let district = cx.view::<District>((w, d))?.ok_or("no such district")?;
@@ -323,7 +323,7 @@ procedure! {
     }
 }
 
-/// Returns the number of the customer in the middle of all customers with a last name, ordered by first name (clause
+/// Sorts the customers with the last name `last` by first name, and returns the middle customer's number (clause
 /// 2.5.2.2).
 fn middle_of_name(cx: &Cx<'_, '_>, w: u16, d: u8, last: &str) -> Result<u32, Abort> {
     let mut found = SmallVec::<[u32; 16]>::new();
@@ -336,7 +336,7 @@ fn middle_of_name(cx: &Cx<'_, '_>, w: u16, d: u8, last: &str) -> Result<u32, Abo
     }
 }
 
-/// Returns the column that a stock has for a district.
+/// Returns the column of [`Stock`] for a district.
 fn dist_of(d: u8) -> Column<Stock, [u8; 24]> {
     match d {
         1 => Stock::dist_01,
@@ -356,7 +356,7 @@ fn is_original(data: &str) -> bool {
     data.contains("ORIGINAL")
 }
 
-/// Returns the date of an argument, milliseconds. For 0, it is the transaction's own time.
+/// Converts a date argument from seconds to milliseconds. For 0, returns the transaction's own time.
 fn date_of(at: u32, now_ms: u64) -> u64 {
     if at == 0 {
         now_ms
@@ -375,7 +375,8 @@ fn stock_left(quantity: i16, taken: u8) -> i16 {
     }
 }
 
-/// Returns the sum of an order after discount and taxes, cents, rounded down. Discount and taxes are ten-thousandths.
+/// Returns an order's sum after discount and taxes. The sum is in cents and rounded down. Discount and taxes are in
+/// ten-thousandths.
 fn total(sum: i64, discount: i32, taxes: i32) -> i64 {
     sum * i64::from(10_000 - discount) * i64::from(10_000 + taxes) / 100_000_000
 }

@@ -1,4 +1,4 @@
-//! The random values of TPC-C: non-uniform numbers, last names, strings. All of them depend on a seed.
+//! The random values of TPC-C: non-uniform numbers, last names, strings. All values depend on a seed.
 //!
 //! # Source
 //! TPC-C 5.11, clauses 2.1.6 (NURand), 4.3.2.2 to 4.3.2.7 (strings, zip codes, last names).
@@ -6,16 +6,16 @@
 use fastrand::Rng;
 
 /// The constant C for the last names of the initial population. Clause 2.1.6.1 limits the difference between this C
-/// and that of a run. It is fixed here, so that a run need not know the seed of the population.
+/// and the C of a run. This C is fixed, so that a run need not know the seed of the population.
 const LOAD_C_LAST: u32 = 123;
-/// The allowed differences between C for the last names of a run and that of the population (clause 2.1.6.1).
+/// The differences that clause 2.1.6.1 allows between [`LOAD_C_LAST`] and a run's constant C for last names.
 const C_LAST_DELTAS: std::ops::RangeInclusive<u32> = 65..=119;
-/// The differences within that range that are not allowed.
+/// The differences within [`C_LAST_DELTAS`] that are not allowed.
 const C_LAST_DELTAS_EXCLUDED: [u32; 2] = [96, 112];
 
-/// The number of last names, if there are enough customers to use all of them.
+/// The number of different last names. A district with fewer customers has fewer names.
 pub const LAST_NAMES: u32 = 1000;
-/// The longest last name, bytes.
+/// The maximum length of a last name, in bytes.
 pub const LAST_NAME_BYTES_MAX: usize = 16;
 
 const SYLLABLES: [&str; 10] = [
@@ -32,7 +32,7 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// The constants of the initial population, which only needs the one for last names.
+    /// The constants of the initial population, which needs only the constant for last names.
     pub const LOAD: Constants = Constants {
         last_name: LOAD_C_LAST,
         customer: 0,
@@ -84,7 +84,7 @@ impl Random {
         }
     }
 
-    /// Makes a source for a run, whose workers share their constants.
+    /// Makes a source of random values for a worker of a run. All workers of a run use the same constants.
     #[must_use]
     pub fn of_run(seed: u64, constants: Constants) -> Random {
         Random {
@@ -98,7 +98,7 @@ impl Random {
         self.rng.u32(low..=high)
     }
 
-    /// Draws a truth value that is true `percent` times in a hundred.
+    /// Chooses true or false at random. True is chosen `percent` times in a hundred.
     pub fn percent(&mut self, percent: f64) -> bool {
         self.rng.f64() * 100.0 < percent
     }
@@ -108,7 +108,7 @@ impl Random {
         self.rng.i64(low..=high)
     }
 
-    /// Draws the number of a last name. The numbers are below `names`.
+    /// Chooses the number of a last name at random. The number is below `names`.
     pub fn last_name(&mut self, names: u32) -> u32 {
         assert!(names > 0, "there is a name");
         let c = self.constants.last_name;
@@ -127,7 +127,7 @@ impl Random {
         nurand(&mut self.rng, 8191, c, 1, items)
     }
 
-    /// Draws alphanumeric characters, `low` to `high` of them.
+    /// Draws `low` to `high` alphanumeric characters.
     pub fn a_string(&mut self, low: usize, high: usize) -> String {
         let len = self.rng.usize(low..=high);
         let mut bytes = vec![0; len];
@@ -171,7 +171,7 @@ impl Random {
         zip
     }
 
-    /// Draws the data of an item or a stock: 26 to 50 characters, one in ten with `ORIGINAL` in it.
+    /// Makes random data for an item or a stock: 26 to 50 characters. One text in ten contains `ORIGINAL`.
     pub fn data(&mut self) -> String {
         let mut data = self.a_string(26, 50);
         if self.rng.u8(0..10) == 0 {
@@ -187,7 +187,7 @@ impl Random {
     }
 }
 
-/// Returns the last name with a number below 1000: one syllable for each digit.
+/// Returns the last name for a number below 1000: one syllable for each digit.
 #[must_use]
 pub fn last_name(number: u32) -> String {
     assert!(number < LAST_NAMES, "a last name has three syllables");

@@ -1,10 +1,10 @@
 //! The nine tables of TPC-C.
 //!
-//! The warehouse is the first key column of every table except the items and the history, so the warehouse decides
-//! the partition. Items are replicated: every partition has all of them. The history has no key.
+//! The warehouse is the first key column of every table except the items and the history, so the warehouse decides the
+//! partition. Items are replicated: every partition has all items. The history has no key.
 //!
 //! Money is in cents, rates are in ten-thousandths, times are milliseconds since 1970. Strings of a fixed
-//! length are arrays, so that the columns behind them keep their offsets.
+//! length are arrays, so that the columns after them have fixed offsets.
 //!
 //! # Source
 //! TPC-C 5.11, clause 1.3.

@@ -14,25 +14,25 @@ use crate::kv::{fill_value, key_of, nth_key, random_bytes};
 
 /// The only kind of transaction.
 const KINDS: [&str; 1] = ["update"];
-/// The number of inserted rows after which the log is asked to make them durable.
+/// The number of inserted rows after which the population requests a flush of the log.
 const NUDGE_EVERY: u64 = 1024;
 
 /// The settings of a run, and its database.
 #[derive(Debug, Clone)]
 pub struct UpdateBench {
-    /// The database. Its log records the changed bytes.
+    /// The database. It must log the changed bytes.
     pub site: Site,
     /// The rows of the database.
     pub rows: Rows,
-    /// The seed of all values and draws.
+    /// The seed of all random values and choices.
     pub seed: u64,
     /// The driver's settings.
     pub drive: DriveOptions,
-    /// True if the report is to have the database's digest at the end.
+    /// True if the report is to contain the digest of the database after the run.
     pub digest: bool,
 }
 
-/// A run that has ended, and whose database is still open.
+/// An ended run and the database, which is still open.
 pub struct UpdateRun {
     /// The results.
     pub report: RunReport,
@@ -44,7 +44,7 @@ impl UpdateBench {
     /// Opens the database, inserts the rows if the database is empty, and updates them.
     ///
     /// # Errors
-    /// Invalid rows, or rows that differ from those of the database; errors of the engine.
+    /// Invalid rows; rows that do not match the database; errors of the engine.
     pub fn run(&self) -> Result<UpdateRun> {
         self.rows.check().map_err(Error::Usage)?;
         let db = self.site.open(|builder| builder)?;
@@ -71,16 +71,31 @@ impl UpdateBench {
         Ok(UpdateRun { report, db })
     }
 
-    /// Updates the rows of a populated database and enters the results.
+    /// Updates the rows of a populated database and enters the results in `report`.
     ///
     /// # Errors
     /// Errors of the engine.
     pub fn measure(&self, db: &Db, options: &DriveOptions, report: &mut RunReport) -> Result<()> {
         let zipf = zipf_of(&self.rows);
+        let draw = |seed| Draw::new(&self.rows, zipf, seed);
+        self.measure_drawn(db, options, report, draw)
+    }
+
+    /// Updates rows that `draw` draws, which makes a source of rows from a seed.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn measure_drawn(
+        &self,
+        db: &Db,
+        options: &DriveOptions,
+        report: &mut RunReport,
+        draw: impl Fn(u64) -> Draw + Sync,
+    ) -> Result<()> {
         let (driven, archive) = watched(db, || {
             self.site.with_snapshots(db, || {
                 drive(db, options, KINDS.len(), |worker| {
-                    self.updates(db, zipf, worker)
+                    self.updates(db, &draw, worker)
                 })
             })
         })?;
@@ -142,12 +157,12 @@ impl UpdateBench {
         }
     }
 
-    fn updates<'a>(&self, db: &'a Db, zipf: Option<Zipf>, worker: usize) -> Updates<'a> {
+    fn updates<'a>(&self, db: &'a Db, draw: &impl Fn(u64) -> Draw, worker: usize) -> Updates<'a> {
         let worker = u64::try_from(worker).expect("a number of a thread");
         let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(worker + 1);
         Updates {
             db,
-            draw: Draw::new(&self.rows, zipf, seed),
+            draw: draw(seed),
             rng: fastrand::Rng::with_seed(!seed),
             value_bytes: self.rows.value_bytes(),
             change: vec![0; self.rows.changed_bytes],
@@ -155,7 +170,7 @@ impl UpdateBench {
     }
 }
 
-/// Returns Zipf's law, by which rows are drawn. `None`: rows are drawn uniformly.
+/// Returns Zipf's law for choosing rows at random. `None`: all rows are equally likely.
 pub(super) fn zipf_of(rows: &Rows) -> Option<Zipf> {
     rows.zipf.map(|theta| Zipf::new(rows.count, theta))
 }

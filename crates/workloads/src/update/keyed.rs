@@ -29,7 +29,7 @@ use crate::num::{f64_of, ratio};
 const TABLE: TableId = TableId(1);
 /// The only kind of transaction.
 const KINDS: [&str; 1] = ["update"];
-/// The time for which a thread sleeps that has nothing to do, or whose pages wait for the log.
+/// The sleep time of a thread that has nothing to do or waits for the log.
 const NAP: Duration = Duration::from_micros(100);
 /// The time between two writes of the anchor, which records how far the log is durable.
 const VOUCH_EVERY: Duration = Duration::from_secs(1);
@@ -51,17 +51,17 @@ pub struct KeyedBench {
     pub rows: Rows,
     /// The number of rows that a transaction changes.
     pub updates_per_txn: usize,
-    /// The number of transactions after which a checkpoint begins. `None`: no checkpoint is taken.
+    /// The number of transactions between the starts of two checkpoints. `None`: no checkpoint is taken.
     pub checkpoint_every: Option<u64>,
-    /// The seed of all values and draws.
+    /// The seed of all random values and choices.
     pub seed: u64,
     /// The driver's settings.
     pub drive: DriveOptions,
-    /// True if the report is to have the database's digest at the end.
+    /// True if the report is to contain the digest of the database after the run.
     pub digest: bool,
 }
 
-/// The records that the tree logged for its restart, and the reads and writes of its pages.
+/// The records that the tree logged for a restart, and the reads and writes of its pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct TreeRun {
     /// The number of pages in memory.
@@ -70,13 +70,13 @@ pub struct TreeRun {
     pub page_bytes: usize,
     /// The number of rows that a transaction changes.
     pub updates_per_txn: usize,
-    /// The size of the Δ records, which name the pages that became dirty and the pages that were written, bytes.
+    /// The size of the Δ records, bytes. These records name newly dirty pages and written pages.
     pub delta_bytes: u64,
-    /// The size of the BW records, which name the pages that were written, bytes.
+    /// The size of the BW records, bytes. These records name written pages.
     pub writes_bytes: u64,
     /// The size of the records of structure changes, bytes.
     pub structure_bytes: u64,
-    /// The share of Δ and BW records in the bytes of all records.
+    /// The bytes of Δ and BW records as a share of the bytes of all records.
     pub notes_share: f64,
     /// The number of pages that were read.
     pub pages_read: u64,
@@ -86,7 +86,7 @@ pub struct TreeRun {
     pub checkpoints: u64,
 }
 
-/// A run that has ended, and whose database is still open.
+/// An ended run and the database, which is still open.
 pub struct KeyedRun {
     /// The results.
     pub report: RunReport,
@@ -105,10 +105,10 @@ impl KeyedRun {
 }
 
 impl KeyedBench {
-    /// Opens the database, or makes it with its rows if it does not exist. Then changes the rows.
+    /// Opens the database, or makes a database with all rows if none exists. Then changes the rows.
     ///
     /// # Errors
-    /// Invalid rows or options, or ones that differ from those of the database; errors of the disks.
+    /// Invalid rows or options; rows or options that do not match the database; errors of the disks.
     pub fn run(&self) -> Result<KeyedRun> {
         self.rows.check().map_err(Error::Usage)?;
         let usage = |why: &str| Err(Error::Usage(String::from(why)));
@@ -176,7 +176,7 @@ impl KeyedBench {
         Ok((keyed, true, locks))
     }
 
-    /// Returns the disks, true if they contain a database, and the locks of their directories.
+    /// Returns the disks, a flag that is true if they contain a database, and the locks of their directories.
     fn disks(&self) -> Result<(Disks, bool, Locks)> {
         let Some(data) = &self.data else {
             let memory = || Arc::new(MemDisk::new()) as Arc<dyn Disk>;
@@ -205,7 +205,7 @@ impl KeyedBench {
         Ok((disks, exists, locks))
     }
 
-    /// Fails if the database has other rows.
+    /// Fails if the count or the size of the database's rows differs from the settings.
     fn check_rows(&self, keyed: &Keyed) -> Result<()> {
         let count = self.rows.count;
         let bytes_of = |row: u64| -> Result<Option<usize>> {
@@ -266,8 +266,8 @@ impl KeyedBench {
         self.seed.wrapping_mul(1_000_003).wrapping_add(worker + 1)
     }
 
-    /// Runs `f` while another thread writes pages and takes checkpoints. Returns the result of `f` and the number of
-    /// checkpoints that have ended.
+    /// Runs `f` while a second thread writes pages and takes checkpoints. Returns the result of `f` and the number of
+    /// ended checkpoints.
     fn beside<R>(&self, keyed: &Keyed, f: impl FnOnce() -> Result<R>) -> Result<(R, u64)> {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -288,7 +288,7 @@ impl KeyedBench {
 struct Writer<'a> {
     keyed: &'a Keyed,
     checkpoint_every: Option<u64>,
-    /// The number of transactions after which the next checkpoint begins.
+    /// The number of committed transactions at which the next checkpoint begins.
     next: u64,
     vouched: Instant,
     checkpoints: u64,
@@ -346,7 +346,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The log of a database over keys.
+/// The log of a [`Keyed`], in the form that the driver needs.
 struct KeyedLog<'a> {
     keyed: &'a Keyed,
     flushers: Flushers,
@@ -361,7 +361,7 @@ impl Log for KeyedLog<'_> {
         Ok(self.flushers.wait(epoch)?)
     }
 
-    /// Does nothing, because the flushers end one epoch after the other anyway.
+    /// Does nothing, because the flushers end epochs continuously.
     fn nudge(&self) {}
 
     fn counters(&self) -> LogCounters {

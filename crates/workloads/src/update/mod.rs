@@ -1,31 +1,34 @@
-//! The update workload, for the experiments with the log archive: rows whose values change.
+//! The update workload, for the experiments with the log archive: changes of rows' values.
 //!
-//! The rows are page-addressed, so each update is logged as a difference of one page. An update draws a row,
-//! uniformly or by Zipf's law, and an offset in the row's value. From there on, `changed_bytes` bytes are replaced by
-//! random ones. The database keeps its size, and the log grows with the length of the run. So the experimenter can
-//! choose the ratio of log to image.
+//! The rows are page-addressed, so each update is logged as a difference of one page. An update chooses a row
+//! at random, uniformly or by Zipf's law, and an offset in the row's value. Starting at the offset, it overwrites
+//! `changed_bytes` bytes with random bytes. The database keeps its size, and the log grows with the length of the run.
+//! So the experimenter can choose the ratio of log to image.
 //!
 //! | module | one idea |
 //! |---|---|
-//! | [`mod@bench`] | a run: populated if it is empty, driven, reported |
-//! | [`keyed`] | the load over a tree, by transactions over keys |
+//! | [`mod@bench`] | a run: inserts the rows into an empty database, updates them, and reports |
+//! | [`keyed`] | updates of a tree, by transactions that find rows by key |
+//! | [`orders`] | rows with the shares of TPC-C's changes |
 //! | [`zipf`] | ranks by Zipf's law, in constant time |
 
 pub mod bench;
 pub mod keyed;
+pub mod orders;
 pub mod zipf;
 
 use perdura_page::Row;
 
+use self::orders::Orders;
 use self::zipf::Zipf;
 use crate::kv::{KEY_BYTES, key_of, nth_key};
 
-/// The size of the shortest row, bytes: its head, its key and sixteen bytes of value.
+/// The minimum size of a row, in bytes. The row has a head, a key and sixteen bytes of value.
 pub const SLOT_BYTES_MIN: usize = 40;
-/// The size of the longest row that has no chain of pages, bytes.
+/// The maximum size of a row, bytes. A longer row would need a chain of pages.
 pub const SLOT_BYTES_MAX: usize = 2048;
 
-/// The rows.
+/// The rows of the database, and the distribution of their updates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rows {
     /// The number of rows.
@@ -34,7 +37,7 @@ pub struct Rows {
     pub slot_bytes: usize,
     /// The number of bytes that an update changes.
     pub changed_bytes: usize,
-    /// The exponent of Zipf's law by which rows are drawn, between 0 and 1. `None`: rows are drawn uniformly.
+    /// The exponent of Zipf's law, by which rows are chosen, between 0 and 1. `None`: all rows are equally likely.
     pub zipf: Option<f64>,
 }
 
@@ -66,7 +69,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Returns the size of a value: the rest of the slot behind head and key, bytes.
+    /// Returns the size of a value, bytes. The value fills the rest of the slot after head and key.
     #[must_use]
     pub fn value_bytes(&self) -> usize {
         let key = key_of(0);
@@ -93,7 +96,15 @@ impl Rows {
 pub struct Draw {
     rng: fastrand::Rng,
     rows: u64,
-    zipf: Option<Zipf>,
+    law: Law,
+}
+
+/// The law by which rows are drawn.
+#[derive(Debug, Clone)]
+enum Law {
+    Uniform,
+    Zipf(Zipf),
+    Orders(Orders),
 }
 
 impl Draw {
@@ -108,16 +119,27 @@ impl Draw {
         Draw {
             rng: fastrand::Rng::with_seed(seed),
             rows: rows.count,
-            zipf,
+            law: zipf.map_or(Law::Uniform, Law::Zipf),
+        }
+    }
+
+    /// Makes a source of the rows for `changes` changes with the shares of TPC-C.
+    #[must_use]
+    pub fn orders(rows: &Rows, changes: u64, seed: u64) -> Draw {
+        Draw {
+            rng: fastrand::Rng::with_seed(seed),
+            rows: rows.count,
+            law: Law::Orders(Orders::new(rows.count, changes, seed)),
         }
     }
 
     /// Draws the number of the next row.
     pub fn row(&mut self) -> u64 {
-        match &self.zipf {
-            None => self.rng.u64(..self.rows),
+        match &mut self.law {
+            Law::Uniform => self.rng.u64(..self.rows),
             // The rows that are drawn most often are spread over the table.
-            Some(zipf) => nth_key(zipf.rank(self.rng.f64()), self.rows),
+            Law::Zipf(zipf) => nth_key(zipf.rank(self.rng.f64()), self.rows),
+            Law::Orders(orders) => nth_key(orders.rank(), self.rows),
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Draws ranks by Zipf's law: rank `i`, counted from 0, has a probability in proportion to `(i + 1)^-theta`.
+//! Chooses ranks at random by Zipf's law. Rank `i`, counted from 0, has a probability in proportion to
+//! `(i + 1)^-theta`.
 //!
-//! A draw computes one power, however many ranks there are. Making a [`Zipf`] computes a power for each rank. The
-//! first two ranks are exact. Further ranks follow the integral of the law, which differs from its sum by at most a
-//! percent.
+//! A choice computes one power, for any number of ranks. Making a [`Zipf`] computes a power for each rank. The
+//! probabilities of the first two ranks are exact. The other ranks follow the integral of the law, which differs from
+//! the law's sum by at most a percent.
 //!
 //! # Source
 //! J. Gray, P. Sundaresan, S. Englert, K. Baclawski, P. Weinberger, "Quickly generating billion-record synthetic
@@ -48,7 +49,7 @@ impl Zipf {
         }
     }
 
-    /// Converts a number that was drawn uniformly from 0 to 1 to a rank.
+    /// Converts a uniform random number from 0 to 1 to a rank.
     #[must_use]
     pub fn rank(&self, uniform: f64) -> u64 {
         let sum = uniform * self.zeta;

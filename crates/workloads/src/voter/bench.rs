@@ -26,11 +26,11 @@ pub struct VoterBench {
     pub seed: u64,
     /// The driver's settings.
     pub drive: DriveOptions,
-    /// True if the report is to have the database's digest at the end.
+    /// True if the report is to contain the digest of the database after the run.
     pub digest: bool,
 }
 
-/// A run that has ended, and whose database is still open.
+/// An ended run and the database, which is still open.
 pub struct VoterRun {
     /// The results.
     pub report: RunReport,
@@ -65,7 +65,7 @@ impl VoterBench {
         Ok(VoterRun { report, db })
     }
 
-    /// Takes calls and enters the results.
+    /// Takes calls and enters the results in `report`.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -79,15 +79,15 @@ impl VoterBench {
         Ok(())
     }
 
-    /// Takes calls again with the settings of `beside`, and enters the results in the report of the
-    /// run before.
+    /// Takes calls again with the settings of `beside`. Enters the results in `report`, which already has the results
+    /// of the previous run.
     ///
     /// # Errors
-    /// Those of [`Beside::run`].
+    /// Errors of [`Beside::run`].
     pub fn run_beside(&self, db: &Db, beside: Beside, report: &mut RunReport) -> Result<()> {
         let log = self.site.log_dir();
         beside.run(db, log, &self.drive, report, |options| {
-            // The callers are others, because those of the first run have no votes left.
+            // This seed is not the seed of the first run, whose callers have no votes left.
             self.take_calls(db, options, self.seed.wrapping_add(1))
         })
     }
@@ -100,7 +100,7 @@ impl VoterBench {
         })
     }
 
-    /// Begins the election by inserting contestants and area codes.
+    /// Begins the election by inserting contestants and area codes, unless the database has contestants.
     pub(crate) fn populate(&self, db: &Db) -> Result<()> {
         let contestants: Vec<Contestant> = (1..=self.election.contestants)
             .zip(CONTESTANTS)

@@ -4,8 +4,8 @@
 //! favourite. One call in a hundred names a contestant that does not exist.
 //!
 //! # Source
-//! *Rethinking Main Memory OLTP Recovery* (001), section V-A; the Voter application of VoltDB, from which the
-//! paper took it.
+//! *Rethinking Main Memory OLTP Recovery* (001), section V-A. The paper took the workload from VoltDB's Voter
+//! application.
 
 use fastrand::Rng;
 use perdura_base::checksum::mix64;
@@ -75,7 +75,7 @@ pub struct Call {
     pub contestant: u8,
 }
 
-/// The calls of one worker, one after the other.
+/// The sequence of one worker's calls.
 #[derive(Debug, Clone)]
 pub struct Calls {
     rng: Rng,
@@ -95,7 +95,7 @@ impl Calls {
     pub fn new(election: Election, seed: u64, worker: usize) -> Calls {
         assert!(election.contestants > 0, "somebody stands for election");
         let worker = u64::try_from(worker).expect("a number of a thread");
-        // The favourites depend only on the seed, so all workers have the same.
+        // The favourites depend only on the seed, so all workers have the same favourites.
         let mut taste = Rng::with_seed(mix64(seed));
         let areas = area_codes().map(|(code, _)| Area {
             code,

@@ -14,11 +14,12 @@ pub const COUNTED: u8 = 0;
 pub const NO_SUCH_CONTESTANT: u8 = 1;
 /// The result if the phone number has no vote left.
 pub const OVER_LIMIT: u8 = 2;
-/// The state of a phone number whose area code is unknown.
+/// The code stored in place of a state's code if the area code of a phone number is unknown.
 const UNKNOWN_STATE: [u8; 2] = *b"XX";
 
 procedure! {
-    /// Counts a vote, if the contestant exists and the phone number has a vote left.
+    /// Counts a vote if the contestant exists and the phone number has a vote left. Returns `COUNTED`,
+    /// `NO_SUCH_CONTESTANT` or `OVER_LIMIT`.
     pub fn vote(cx, phone: u64, contestant: u8, votes_per_phone: u8) -> u8,
     on [VotesByPhone(phone)] {
         if !cx.contains::<Contestant>(contestant)? {

@@ -1,11 +1,11 @@
-//! Makes every figure at a scale that only tests the code, and checks files, columns and claims.
+//! Makes every figure at a small scale, to test only the code. Checks files, columns and claims.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use perdura_workloads::figures::{FIGURES, Figure, Lab, Scale};
 
-/// The number of figures that are made at the same time. Many of them mostly wait, for disks or for the end of their
+/// The number of threads that make figures. For many figures, a thread mostly waits for disks or for the end of a
 /// measurement.
 const MAKERS: usize = 4;
 
@@ -15,7 +15,7 @@ fn every_figure_becomes_its_files_and_states_its_claims() {
     let make_some = || {
         let lab = Lab::new(Scale::TINY, 1, 2, &|_| {});
         let folder = tempfile::tempdir().unwrap();
-        // The last figures take longest.
+        // The last figures take longest, so they are made first.
         let others = || {
             FIGURES
                 .iter()

@@ -1,5 +1,5 @@
-//! Runs Voter and TPC-C at a scale that only tests the code. Every scheme must make the same database, which must
-//! meet the consistency conditions. A restart after a crash must restore it.
+//! Runs Voter and TPC-C at a small scale, to test only the code. Every scheme must make the same database. The database
+//! must meet the consistency conditions. A restart after a crash must restore the database.
 
 use std::time::Duration;
 

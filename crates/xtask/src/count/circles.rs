@@ -6,7 +6,7 @@ use super::{Found, Measure};
 use crate::product::Source;
 use crate::scan::{Kind, lines, without_strings};
 
-/// Finds the top modules of each crate that import each other in a circle.
+/// Finds each crate's top modules with circular imports.
 pub fn find(sources: &[Source]) -> Vec<Found> {
     let mut crates: BTreeMap<&str, Imports> = BTreeMap::new();
     for source in sources {
@@ -48,8 +48,8 @@ fn imported(source: &str) -> BTreeSet<String> {
     modules
 }
 
-/// Returns the sets of modules in which every module imports every other, directly or through
-/// others.
+/// Returns the sets of modules with circular imports. Every module of a set imports all modules of the set, directly or
+/// indirectly.
 fn circles(imports: &Imports) -> Vec<Vec<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> = imports
         .keys()

@@ -1,5 +1,5 @@
-//! Counts the seeded mistakes in code that ships. Each is a condition that is never true outside of
-//! tests.
+//! Counts the seeded mistakes in code that ships. A seeded mistake is a deliberate bug under a condition that is true
+//! only in tests.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
@@ -11,7 +11,7 @@ use crate::product::Source;
 /// The function that returns whether a mistake is seeded.
 const ASKS: &str = "armed";
 
-/// Finds the calls of that function, those within macros included.
+/// Finds the calls of `armed`, including calls within macros.
 pub fn find(sources: &[Source]) -> Vec<Found> {
     let mut found = Vec::new();
     for source in sources {
@@ -80,7 +80,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     }
 }
 
-/// Returns the lines of these tokens that call the function.
+/// Returns the line number of each call of `armed` in the tokens.
 fn asked(tokens: TokenStream) -> Vec<usize> {
     let mut lines = Vec::new();
     for token in tokens {

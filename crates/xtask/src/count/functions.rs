@@ -11,7 +11,7 @@ use crate::product::Source;
 
 /// A function of more lines than this is long.
 pub const LINES_MAX: usize = 70;
-/// A function of more parameters than this takes too many.
+/// The maximum number of a function's parameters.
 const PARAMETERS_MAX: usize = 5;
 
 /// Finds the functions that are too long or take too many parameters.

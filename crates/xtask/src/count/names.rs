@@ -1,5 +1,4 @@
-//! Finds types of a crate that have the same name, public items without docs, and public items that
-//! only tests use.
+//! Finds types of a crate with equal names, public items without docs, and public items that only tests use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +10,7 @@ use syn::{Attribute, Ident, ImplItemFn, Item, ItemImpl, Visibility};
 use super::{Found, Measure};
 use crate::product::{Source, Sources, Text};
 
-/// Finds types with the same name, public items without docs, and public items that only tests use.
+/// Finds types with equal names, public items without docs, and public items that only tests use.
 pub fn find(sources: &Sources) -> Vec<Found> {
     let mut finder = Finder::default();
     for source in &sources.product {
@@ -47,8 +46,7 @@ struct Finder {
     /// The names of public items, with their crates and places.
     public: Vec<(String, String, String)>,
     undocumented: Vec<Found>,
-    /// True within a block that implements a trait. Its items need no docs, because the trait has
-    /// them.
+    /// True within a block that implements a trait. The block's items need no docs, because the trait has docs.
     of_trait: bool,
 }
 
@@ -119,7 +117,7 @@ impl<'ast> Visit<'ast> for Finder {
     }
 }
 
-/// Returns the number of times that each word appears in code that ships.
+/// Returns the count of each word in code that ships.
 fn used(sources: &[Source]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for source in sources {

@@ -6,13 +6,13 @@ use super::{Found, Measure};
 use crate::product::Source;
 use crate::scan::{Kind, lines};
 
-/// The least number of equal lines of code that make a run.
+/// The minimum length of a run, in lines of code.
 const RUN_LINES: usize = 12;
 
 /// The number of a line and its code.
 type Line<'a> = (usize, &'a str);
 
-/// Finds the runs. A run that appears in `n` places counts `n - 1` times.
+/// Finds the runs of lines that appear in more than one place. A run that appears in `n` places counts `n - 1` times.
 pub fn find(sources: &[Source]) -> Vec<Found> {
     let texts: Vec<Vec<Line<'_>>> = sources.iter().map(|one| code(&one.text.text)).collect();
     let mut first: BTreeMap<Vec<&str>, (usize, usize)> = BTreeMap::new();
@@ -41,7 +41,7 @@ pub fn find(sources: &[Source]) -> Vec<Found> {
     found
 }
 
-/// Returns the lines of code, trimmed, without imports and closing brackets.
+/// Returns the lines of code with their numbers, trimmed, without imports and closing brackets.
 fn code(source: &str) -> Vec<Line<'_>> {
     let numbered = lines(source).into_iter().enumerate();
     let code = numbered.filter(|(_, (kind, _))| *kind == Kind::Code);

@@ -1,7 +1,7 @@
 //! Finds sentences of comments and documents that a reader must read twice.
 //!
-//! It counts sentences of more than 30 words, comments that begin with a clause, and phrases that English engineers
-//! do not use. A comment should begin with a verb or a noun.
+//! It counts sentences of more than 30 words, comments with a clause at the beginning, and phrases that English
+//! engineers do not use. A comment should begin with a verb or a noun.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::{Found, Measure};
 use crate::messages;
 use crate::product::{Sources, Text};
 
-/// The most words that a sentence may have.
+/// The maximum number of words of a sentence.
 const WORDS_MAX: usize = 30;
 
-/// First words of a clause, with which a comment may not begin.
+/// First words of a clause. A comment may not begin with them.
 const OPENERS: [&str; 11] = [
     "what",
     "whether",
@@ -27,7 +27,7 @@ const OPENERS: [&str; 11] = [
     "there are no",
 ];
 
-/// If one of these words follows "as", a comment may not begin with "as" either.
+/// Words that may not follow "as" at the beginning of a comment. "As" and one of these words begin a clause.
 const AS: [&str; 5] = ["there", "here", "in", "for", "above"];
 
 /// Phrases, and the words to use instead. A bar separates alternatives.
@@ -92,7 +92,7 @@ impl Lengths {
     }
 }
 
-/// Finds such sentences in all comments, documents and messages.
+/// Finds the sentences that must be read twice, in all comments, documents and messages.
 pub fn find(sources: &Sources) -> Vec<Found> {
     let mut found: Vec<Found> = sources.texts().flat_map(of_text).collect();
     let messages = sources.product.iter().filter_map(messages::document);
@@ -100,10 +100,10 @@ pub fn find(sources: &Sources) -> Vec<Found> {
     found
 }
 
-/// The greatest mean length of the book's sentences, in words.
+/// The greatest allowed mean length of the book's sentences, in words.
 const MEAN_MAX: usize = 16;
 
-/// The greatest number of words that nine of ten sentences of the book may have.
+/// The number of words that nine in ten sentences of the book may not exceed.
 const NINTH_DECILE_MAX: usize = 28;
 
 /// Returns a fault if the sentences of README, ARCHITECTURE and the book are too long. The pages about formats are
@@ -214,7 +214,7 @@ fn sentences(text: &Text) -> Vec<Sentence> {
     all
 }
 
-/// Returns the comments of a source, each with its first line.
+/// Returns the comments of a source, each with the number of its first line.
 fn comments(source: &str) -> Vec<(usize, String)> {
     let mut blocks = Blocks::default();
     let mut is_code = false;
@@ -237,7 +237,7 @@ fn comments(source: &str) -> Vec<(usize, String)> {
     blocks.done()
 }
 
-/// Returns the paragraphs and items of a document, each with its first line.
+/// Returns the paragraphs and list items of a document, each with the number of its first line.
 fn paragraphs(document: &str) -> Vec<(usize, String)> {
     let mut blocks = Blocks::default();
     let mut is_code = false;
@@ -290,7 +290,7 @@ impl Blocks {
     }
 }
 
-/// Returns a text in which each piece of code is replaced by one word, and the targets of links are removed.
+/// Replaces each piece of code in a text by one word, and removes the targets of links and the marks of emphasis.
 fn plain(text: &str) -> String {
     let mut out = String::new();
     for (at, part) in text.split('`').enumerate() {

@@ -2,8 +2,8 @@
 //! on a disk.
 //!
 //! There are four ways to archive: B archives nothing, T copies the log unsorted, S sorts it into runs, and S+M also
-//! merges the runs. Each run has a new database. The ways are measured in turn, and each of them is the first in one
-//! round.
+//! merges the runs. Each run of the experiment has a new database. The ways are measured in turn, and each round begins
+//! with the next way.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,18 +14,17 @@ use perdura::{Db, Options};
 use perdura_device::{Disk, MemDisk};
 
 use super::super::Lab;
-use super::super::claim::{Claim, Target};
-use super::super::command::stand::workers;
 use super::super::figure::{Figure, cell};
 use super::super::plot::{Chart, Panel, Plot, Quartiles};
+use super::overhead;
 use crate::drive::{DriveOptions, Limit, LogScheme, ModelledDisk, RunReport, Site};
-use crate::num::{count_f64, f64_of, median, ratio};
+use crate::num::{count_f64, median, ratio};
 use crate::tpcc::bench::TpccBench;
 use crate::tpcc::inputs::Mix;
 use crate::update::Rows;
 use crate::update::bench::UpdateBench;
 
-/// The number of clients of a closed loop for each worker. The first is for a log in memory. The second is for a log
+/// The numbers of clients for each worker in a closed loop. The first is for a log in memory. The second is for a log
 /// on a disk, for which clients wait.
 const CLIENTS: [usize; 2] = [1_000, 24];
 /// The disk of the log in figure 6. Its syncs are the bottleneck, as in the paper.
@@ -33,11 +32,12 @@ const LOG_DISK: ModelledDisk = ModelledDisk {
     mbps: 400,
     latency_us: 1_000,
 };
-/// The part of the machine's processors that an open loop is to use without archiving.
+/// The part of the machine's processors that an open loop without archiving is to use.
 const OPEN_LOAD: f64 = 0.6;
-/// The number of open loops that are run to find this rate. Each begins with the load of the one before.
+/// The number of trial runs that find the rate with this load. Each trial's rate follows from the load of the trial
+/// before.
 const OPEN_TRIALS: usize = 3;
-/// The least load that is assumed, as a part of the processors. The kernel counts CPU time in ticks, so a run that is
+/// The minimum load that is assumed, as a part of the processors. The kernel counts CPU time in ticks, so a run that is
 /// only a few ticks long has no exact load.
 const LOAD_LEAST: f64 = 0.05;
 /// The archive must have the whole log of the population within this time.
@@ -45,7 +45,7 @@ const ARCHIVED_WITHIN: Duration = Duration::from_secs(120);
 
 /// A way to archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     Baseline,
     Unsorted,
     Sorted,
@@ -53,9 +53,9 @@ enum Way {
 }
 
 impl Way {
-    const ALL: [Way; 4] = [Way::Baseline, Way::Unsorted, Way::Sorted, Way::Merged];
+    pub(super) const ALL: [Way; 4] = [Way::Baseline, Way::Unsorted, Way::Sorted, Way::Merged];
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Way::Baseline => "B",
             Way::Unsorted => "T",
@@ -67,15 +67,15 @@ impl Way {
 
 /// The work of the transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Work {
+pub(super) enum Work {
     Tpcc,
     Update,
 }
 
 impl Work {
-    const ALL: [Work; 2] = [Work::Tpcc, Work::Update];
+    pub(super) const ALL: [Work; 2] = [Work::Tpcc, Work::Update];
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Work::Tpcc => "TPC-C",
             Work::Update => "update",
@@ -83,18 +83,41 @@ impl Work {
     }
 }
 
+/// The place of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LogPlace {
+    Memory,
+    Disk,
+}
+
+impl LogPlace {
+    fn figure(self) -> (&'static str, &'static str) {
+        match self {
+            LogPlace::Memory => ("004-fig5", "Figure 5"),
+            LogPlace::Disk => ("004-fig6", "Figure 6"),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            LogPlace::Memory => "in memory",
+            LogPlace::Disk => "on a modelled disk",
+        }
+    }
+}
+
 /// A run and its results.
-struct Point {
-    work: Work,
-    way: Way,
+pub(super) struct Point {
+    pub(super) work: Work,
+    pub(super) way: Way,
     /// The number of arrivals a second of an open loop.
-    rate: Option<f64>,
-    report: RunReport,
+    pub(super) rate: Option<f64>,
+    pub(super) report: RunReport,
 }
 
 impl Point {
     /// Returns the used part of the machine's processors.
-    fn cpu(&self, cores: usize) -> f64 {
+    pub(super) fn cpu(&self, cores: usize) -> f64 {
         let used = self.report.cpu_seconds.unwrap_or(0.0);
         ratio(used, self.report.seconds * count_f64(cores))
     }
@@ -107,7 +130,7 @@ impl Point {
 pub fn in_memory(lab: &Lab<'_>) -> Result<Figure> {
     let mut points = closed(lab, ModelledDisk::default(), CLIENTS[0])?;
     points.extend(open(lab, &points)?);
-    Ok(figure(lab, "004-fig5", "in memory", &points))
+    Ok(figure(lab, LogPlace::Memory, &points))
 }
 
 /// Makes figure 6: the log on a disk.
@@ -116,7 +139,7 @@ pub fn in_memory(lab: &Lab<'_>) -> Result<Figure> {
 /// Errors of the engine.
 pub fn on_disk(lab: &Lab<'_>) -> Result<Figure> {
     let points = closed(lab, LOG_DISK, CLIENTS[1])?;
-    Ok(figure(lab, "004-fig6", "on a modelled disk", &points))
+    Ok(figure(lab, LogPlace::Disk, &points))
 }
 
 /// Runs closed loops of all workloads and ways, round by round.
@@ -139,7 +162,7 @@ fn closed(lab: &Lab<'_>, disk: ModelledDisk, clients: usize) -> Result<Vec<Point
     Ok(points)
 }
 
-/// Runs open loops at the rate that uses [`OPEN_LOAD`] of the processors without archiving.
+/// Runs open loops at the rate at which a loop without archiving uses [`OPEN_LOAD`] of the processors.
 fn open(lab: &Lab<'_>, closed: &[Point]) -> Result<Vec<Point>> {
     let mut points = Vec::new();
     for work in Work::ALL {
@@ -161,7 +184,7 @@ fn open(lab: &Lab<'_>, closed: &[Point]) -> Result<Vec<Point>> {
     Ok(points)
 }
 
-/// Finds the rate at which an open loop uses [`OPEN_LOAD`] of the processors without archiving. The search begins from
+/// Finds the rate at which an open loop without archiving uses [`OPEN_LOAD`] of the processors. The search begins from
 /// the closed loop. A transaction costs more in an open loop: flushes are many and small, and two workers share cache
 /// lines.
 fn open_rate(lab: &Lab<'_>, work: Work, closed: &[Point]) -> Result<f64> {
@@ -186,11 +209,8 @@ fn run(
     rate: Option<f64>,
 ) -> Result<Point> {
     let scale = &lab.scale.archive;
-    // In an open loop, the rate determines the load, so all cores may be used.
-    let workers = match rate {
-        Some(_) => lab.cores,
-        None => workers(lab),
-    };
+    // The transactions use all cores, as in the paper. No core is left for the archiver.
+    let workers = lab.cores;
     let options = DriveOptions {
         workers,
         clients: clients * workers,
@@ -301,14 +321,15 @@ fn await_archived(db: &Db) -> Result<()> {
     }
 }
 
-/// Returns one figure for all closed loops of a workload and a way.
+/// Returns the number that `of` takes from each closed loop of a workload and a way.
 fn values(points: &[Point], work: Work, way: Way, of: &dyn Fn(&Point) -> f64) -> Vec<f64> {
     let of_both = |point: &&Point| point.rate.is_none() && (point.work, point.way) == (work, way);
     points.iter().filter(of_both).map(of).collect()
 }
 
-fn figure(lab: &Lab<'_>, name: &'static str, log: &str, points: &[Point]) -> Figure {
+fn figure(lab: &Lab<'_>, place: LogPlace, points: &[Point]) -> Figure {
     let scale = &lab.scale.archive;
+    let ((name, heading), log) = (place.figure(), place.name());
     let panel = |work: Work, y: &str, of: &dyn Fn(&Point) -> f64| {
         Panel::new(
             format!("{}, log {log}", work.name()),
@@ -329,11 +350,6 @@ fn figure(lab: &Lab<'_>, name: &'static str, log: &str, points: &[Point]) -> Fig
             }),
         ]
     });
-    let mut claims = Vec::new();
-    for work in Work::ALL {
-        claims.extend(closed_claims(lab, points, work));
-        claims.extend(open_claims(points, work));
-    }
     Figure {
         name,
         title: format!("transaction throughput and CPU while the log is archived, log {log}"),
@@ -349,9 +365,8 @@ fn figure(lab: &Lab<'_>, name: &'static str, log: &str, points: &[Point]) -> Fig
                 scale.impact_rows
             ),
             format!(
-                "{} of {} cores run transactions; B archives nothing, T copies unsorted, S sorts, S+M also merges; the \
-                 archive is in memory",
-                workers(lab),
+                "all {} cores run transactions; B archives nothing, T copies unsorted, S sorts, S+M also merges; the archive \
+                 is in memory",
                 lab.cores
             ),
         ],
@@ -374,93 +389,11 @@ fn figure(lab: &Lab<'_>, name: &'static str, log: &str, points: &[Point]) -> Fig
                 ]
             })
             .collect(),
-        claims,
+        claims: overhead::claims(lab.cores, place, points),
         plot: Plot {
-            title: format!("{}: what archiving costs, log {log}", figure_title(name)),
+            title: format!("{heading}: what archiving costs, log {log}"),
             subtitle: "boxes: quartiles and median; lines: least and most".into(),
             panels: panels.collect(),
         },
     }
-}
-
-fn figure_title(name: &str) -> &'static str {
-    match name {
-        "004-fig5" => "Figure 5",
-        _ => "Figure 6",
-    }
-}
-
-fn closed_claims(lab: &Lab<'_>, points: &[Point], work: Work) -> Vec<Claim> {
-    let tps = |way| median(values(points, work, way, &|point| point.report.tps));
-    let cpu = |way| median(values(points, work, way, &|point| point.cpu(lab.cores)));
-    let lag = |point: &Point| point.report.archive.unwrap_or_default().lag_seconds_max;
-    let lags = values(points, work, Way::Merged, &lag);
-    let name = work.name();
-    vec![
-        Claim::measured(
-            &format!("{name}: throughput S+M / T"),
-            "0.985",
-            Target::AtLeast(0.93),
-            ratio(tps(Way::Merged), tps(Way::Unsorted)),
-            "",
-        ),
-        Claim::measured(
-            &format!("{name}: throughput S+M / B"),
-            "0.97 (read off the figure)",
-            Target::AtLeast(0.85),
-            ratio(tps(Way::Merged), tps(Way::Baseline)),
-            "",
-        ),
-        Claim::reported(
-            &format!("{name}: CPU of S+M less that of T"),
-            "0.015",
-            cpu(Way::Merged) - cpu(Way::Unsorted),
-            "undo removal and skipped aborts do not occur: the log has committed transactions without undo",
-        ),
-        Claim::measured(
-            &format!("{name}: the archive is behind by at most, S+M"),
-            "-",
-            Target::AtMost(5.0),
-            lags.into_iter().fold(0.0, f64::max),
-            "a run is cut each second",
-        )
-        .in_unit(" s"),
-    ]
-}
-
-fn open_claims(points: &[Point], work: Work) -> Vec<Claim> {
-    let of_open = |way: Way, of: fn(&RunReport) -> f64| {
-        let open = points.iter().filter(|point| point.rate.is_some());
-        let runs = open.filter(|point| (point.work, point.way) == (work, way));
-        median(runs.map(|point| of(&point.report)).collect())
-    };
-    if points.iter().all(|point| point.rate.is_none()) {
-        return Vec::new();
-    }
-    let tps: fn(&RunReport) -> f64 = |report| report.tps;
-    let p99: fn(&RunReport) -> f64 = |report| f64_of(report.latency_us.p99);
-    let name = work.name();
-    vec![
-        Claim::measured(
-            &format!("{name}, open loop at 60 % CPU: rate S+M / B"),
-            "-",
-            Target::AtLeast(0.97),
-            ratio(of_open(Way::Merged, tps), of_open(Way::Baseline, tps)),
-            "",
-        ),
-        Claim::measured(
-            &format!("{name}, open loop at 60 % CPU: p99 S+M / B"),
-            "-",
-            Target::AtMost(1.25),
-            ratio(of_open(Way::Merged, p99), of_open(Way::Baseline, p99)),
-            "from the intended start to durable",
-        ),
-        Claim::measured(
-            &format!("{name}, open loop at 60 % CPU: rate S+M / T"),
-            "0.985",
-            Target::AtLeast(0.97),
-            ratio(of_open(Way::Merged, tps), of_open(Way::Unsorted, tps)),
-            "",
-        ),
-    ]
 }

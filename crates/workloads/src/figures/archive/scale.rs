@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::stand::changes;
 use crate::tpcc::inputs::Scale as Warehouses;
 
 /// The sizes of the experiments.
@@ -13,12 +14,10 @@ pub struct ArchiveScale {
     pub rounds: usize,
     /// The size of the image of figure 4, 10^6 bytes.
     pub pool_image_mb: u64,
-    /// The size of the log of figure 4, as a multiple of the image.
-    pub pool_log: f64,
     /// The size of the image of figure 1, 10^6 bytes.
     pub device_image_mb: u64,
-    /// The number of updates of figure 1.
-    pub device_updates: u64,
+    /// The number of row changes of figure 1.
+    pub device_changes: u64,
     /// The size of TPC-C in figures 5 and 6.
     pub impact_warehouses: Warehouses,
     /// The number of rows of the update workload in figures 5 and 6.
@@ -27,7 +26,7 @@ pub struct ArchiveScale {
     pub impact_runs: usize,
     /// The measured time of a run.
     pub impact_measured: Duration,
-    /// The time at the start of a run that is not measured.
+    /// The length of the warm-up at the start of a run. The warm-up is not measured.
     pub impact_warm_up: Duration,
 }
 
@@ -37,9 +36,8 @@ impl ArchiveScale {
         images_mb: &[64, 128, 256, 512, 1024, 2048],
         rounds: 5,
         pool_image_mb: 64,
-        pool_log: 6.0,
-        device_image_mb: 64,
-        device_updates: 200_000,
+        device_image_mb: 32,
+        device_changes: changes(32),
         impact_warehouses: Warehouses {
             warehouses: 8,
             items: 100_000,
@@ -51,14 +49,13 @@ impl ArchiveScale {
         impact_warm_up: Duration::from_secs(2),
     };
 
-    /// Sizes with which each figure takes a few seconds.
+    /// Sizes for a few seconds per figure.
     pub const SMALL: ArchiveScale = ArchiveScale {
         images_mb: &[64, 128, 256, 512, 1024],
         rounds: 3,
-        pool_image_mb: 16,
-        pool_log: 6.0,
+        pool_image_mb: 32,
         device_image_mb: 16,
-        device_updates: 40_000,
+        device_changes: changes(16),
         impact_warehouses: Warehouses {
             warehouses: 4,
             items: 20_000,
@@ -75,9 +72,8 @@ impl ArchiveScale {
         images_mb: &[1, 2],
         rounds: 1,
         pool_image_mb: 1,
-        pool_log: 1.0,
         device_image_mb: 1,
-        device_updates: 50,
+        device_changes: 200,
         impact_warehouses: Warehouses {
             warehouses: 2,
             items: 100,

@@ -5,8 +5,9 @@ use perdura::ValueForm;
 use serde_json::Value;
 
 use super::super::Lab;
-use super::super::claim::{Claim, Target};
+use super::super::claim::{Better, Bounds, Claim, Finding};
 use super::super::figure::{Figure, cell};
+use super::super::paper::Paper;
 use super::super::plot::{Bar, Chart, Panel, Plot};
 use super::stand::{Setting, Stand, Workload, driven};
 use super::{VALUE, label};
@@ -97,7 +98,7 @@ fn measure(lab: &Lab<'_>) -> Result<Vec<Sized>> {
             let report = Stand::new(setting, lab.seed)?.run(driven(1, None, limit))?;
             match workload {
                 Workload::Voter => {
-                    // A refused call changes and logs nothing, so only counted calls are included.
+                    // A refused call changes and logs nothing, so only calls of the kind `counted` are included.
                     let counted = f64_of(report.kinds[0].txns);
                     sized.push(Sized {
                         kind: KINDS[0],
@@ -127,80 +128,183 @@ fn find(sized: &[Sized], kind: &str, scheme: LogScheme) -> f64 {
     found.map_or(0.0, |s| s.bytes)
 }
 
+/// Returns the mean number of bytes over the kinds of TPC-C's transactions that write.
+fn mean(sized: &[Sized], scheme: LogScheme) -> f64 {
+    let all = KINDS[1..].iter().map(|kind| find(sized, kind, scheme));
+    all.sum::<f64>() / count_f64(KINDS.len() - 1)
+}
+
+/// Returns the bytes of a hundred transactions of TPC-C in the mix.
+fn in_mix(sized: &[Sized], scheme: LogScheme) -> f64 {
+    let cards = Mix::default().cards;
+    let of = [Kind::NewOrder, Kind::Payment, Kind::Delivery].map(|kind| {
+        let bytes = find(sized, Kind::NAMES[kind.index()], scheme);
+        f64::from(cards[kind.index()]) * bytes
+    });
+    of.into_iter().sum()
+}
+
 fn claims(sized: &[Sized]) -> Vec<Claim> {
-    let of = |kind, scheme| find(sized, kind, scheme);
-    let asked = [
-        ("vote", "55", 45.0),
-        ("new_order", "170, the most", 100.0),
-        ("payment", "between", 60.0),
-        ("delivery", "50, the least", 40.0),
+    let command = |kind| find(sized, kind, LogScheme::Command);
+    let says = [
+        ("vote", Paper::of("55", 55.0)),
+        ("new_order", Paper::of("170, the most", 170.0)),
+        ("payment", Paper::between("50 to 170", 50.0, 170.0)),
+        ("delivery", Paper::of("50, the least", 50.0)),
     ];
-    let mut claims: Vec<Claim> = asked
-        .into_iter()
-        .map(|(kind, paper, most)| {
-            Claim::measured(
-                &format!("command of {kind}"),
-                paper,
-                Target::AtMost(most),
-                of(kind, LogScheme::Command),
-                "",
-            )
-            .in_unit(" B")
-        })
-        .collect();
-    let mean = |scheme| {
-        let all = KINDS[1..].iter().map(|kind| of(kind, scheme));
-        all.sum::<f64>() / count_f64(KINDS.len() - 1)
-    };
-    let value = |form| LogScheme::Value(form);
+    let mut claims = Vec::from(says.map(|(kind, paper)| {
+        let value = find(sized, kind, VALUE);
+        Claim::measured(
+            &format!("command of {kind}"),
+            paper,
+            Bounds(Better::Less, Finding::AtMost(value)),
+            command(kind),
+            "required: no more than the value log of the same transaction",
+        )
+        .in_unit(" B")
+    }));
+    claims.push(Claim::measured(
+        "command of delivery / of new_order",
+        Paper::of("0.29: 50 and 170", 50.0 / 170.0),
+        Bounds(Better::Neither, Finding::AtMost(1.0)),
+        ratio(command("delivery"), command("new_order")),
+        "",
+    ));
     claims.push(
-        Claim::reported(
+        Claim::measured(
             "value of vote",
-            "81",
-            of("vote", VALUE),
+            Paper::of("81", 81.0),
+            Bounds(Better::More, Finding::AtLeast(command("vote"))),
+            find(sized, "vote", VALUE),
             "the id of a vote is no column here; the count of a phone's votes is a row",
         )
         .in_unit(" B"),
     );
-    let in_mix = |scheme| {
-        let cards = Mix::default().cards;
-        let of = [Kind::NewOrder, Kind::Payment, Kind::Delivery]
-            .map(|kind| f64::from(cards[kind.index()]) * of(Kind::NAMES[kind.index()], scheme));
-        of.into_iter().sum::<f64>()
-    };
-    claims.push(Claim::measured(
-        "value / command, weighted as in the mix",
-        "-",
-        Target::AtLeast(2.0),
-        ratio(in_mix(VALUE), in_mix(LogScheme::Command)),
-        "",
-    ));
-    claims.push(Claim::measured(
-        "value / command, mean of the three transactions of TPC-C that write",
-        "about 10",
-        Target::AtLeast(2.0),
-        ratio(mean(VALUE), mean(LogScheme::Command)),
-        "the shape is asked for; a Delivery changes about a hundred order lines",
-    ));
-    claims.push(Claim::measured(
-        "whole rows / columns, the same mean",
-        "nearly 5",
-        Target::AtLeast(1.0),
-        ratio(mean(value(ValueForm::Rows)), mean(VALUE)),
-        "",
-    ));
-    claims.push(Claim::measured(
-        "rows before and after / rows, the same mean",
-        "nearly 2",
-        Target::AtLeast(1.0),
-        ratio(mean(value(ValueForm::Before)), mean(value(ValueForm::Rows))),
-        "",
-    ));
-    claims.push(Claim::reported(
-        "differential / command, the same mean",
-        "-",
-        ratio(mean(LogScheme::Differential), mean(LogScheme::Command)),
-        "page records: not in the paper",
-    ));
+    claims.extend(form_claims(sized));
     claims
+}
+
+/// Returns the claims that compare forms of the log.
+fn form_claims(sized: &[Sized]) -> Vec<Claim> {
+    let over = |a, b| ratio(mean(sized, a), mean(sized, b));
+    let (rows, before) = (
+        LogScheme::Value(ValueForm::Rows),
+        LogScheme::Value(ValueForm::Before),
+    );
+    let is_more = Bounds(Better::More, Finding::AtLeast(1.0));
+    vec![
+        Claim::own(
+            "value / command, weighted as in the mix",
+            Finding::AtLeast(1.0),
+            ratio(in_mix(sized, VALUE), in_mix(sized, LogScheme::Command)),
+            "",
+        ),
+        Claim::measured(
+            "value / command, mean of the three transactions of TPC-C that write",
+            Paper::of("about 10", 10.0),
+            is_more,
+            over(VALUE, LogScheme::Command),
+            "a Delivery changes about a hundred order lines",
+        ),
+        Claim::measured(
+            "whole rows / columns, the same mean",
+            Paper::of("nearly 5", 5.0),
+            is_more,
+            over(rows, VALUE),
+            "",
+        ),
+        Claim::measured(
+            "rows before and after / rows, the same mean",
+            Paper::of("nearly 2", 2.0),
+            is_more,
+            over(before, rows),
+            "",
+        ),
+        Claim::own(
+            "differential / command, the same mean",
+            Finding::AtLeast(1.0),
+            over(LogScheme::Differential, LogScheme::Command),
+            "page records: not in the paper",
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::claim::Verdict;
+    use super::super::testing::expect;
+    use super::*;
+
+    /// Returns the sizes of records. The command log has the sizes `commands`. Each other form has one of `multiples`
+    /// times these sizes. For a vote, the multiple is 81/55.
+    fn sizes(commands: [f64; 4], multiples: [f64; 4]) -> Vec<Sized> {
+        let of = |kind: usize, form: usize| {
+            let multiple = match form {
+                0 => 1.0,
+                _ if kind == 0 => 81.0 / 55.0,
+                form => multiples[form - 1],
+            };
+            Sized {
+                kind: KINDS[kind],
+                scheme: FORMS[form],
+                bytes: commands[kind] * multiple,
+            }
+        };
+        (0..KINDS.len())
+            .flat_map(|kind| (0..FORMS.len()).map(move |form| of(kind, form)))
+            .collect()
+    }
+
+    const COMMANDS: [&str; 4] = [
+        "command of vote",
+        "command of new_order",
+        "command of payment",
+        "command of delivery",
+    ];
+    const OTHERS: [&str; 5] = [
+        "command of delivery / of new_order",
+        "value of vote",
+        "value / command, mean of the three transactions of TPC-C that write",
+        "whole rows / columns, the same mean",
+        "rows before and after / rows, the same mean",
+    ];
+    const OWN: [&str; 2] = [
+        "value / command, weighted as in the mix",
+        "differential / command, the same mean",
+    ];
+
+    #[test]
+    fn the_papers_values_are_as_the_paper() {
+        let made = claims(&sizes([55.0, 170.0, 100.0, 50.0], [10.0, 50.0, 100.0, 5.0]));
+        for what in COMMANDS.into_iter().chain(OTHERS) {
+            expect(&made, what, Verdict::AsPaper);
+        }
+        for what in OWN {
+            expect(&made, what, Verdict::Reported);
+        }
+    }
+
+    #[test]
+    fn each_claim_comes_out_otherwise_with_other_data() {
+        let weak = claims(&sizes([75.0, 250.0, 200.0, 90.0], [2.0, 4.0, 6.0, 5.0]));
+        for what in COMMANDS {
+            expect(&weak, what, Verdict::Weaker);
+        }
+        for what in [OTHERS[0], OTHERS[2], OTHERS[3], OTHERS[4]] {
+            expect(&weak, what, Verdict::Weaker);
+        }
+        let mut against = sizes([55.0, 50.0, 100.0, 170.0], [0.9, 0.8, 0.7, 0.5]);
+        for sized in &mut against {
+            if sized.kind == "vote" && sized.scheme == VALUE {
+                sized.bytes = 30.0;
+            }
+        }
+        let against = claims(&against);
+        for what in COMMANDS.into_iter().chain(OTHERS).chain(OWN) {
+            expect(&against, what, Verdict::Fails);
+        }
+        let small = claims(&sizes([40.0, 62.0, 31.0, 17.0], [40.0, 50.0, 60.0, 5.0]));
+        expect(&small, COMMANDS[0], Verdict::Stronger);
+        expect(&small, "value of vote", Verdict::Weaker);
+    }
 }

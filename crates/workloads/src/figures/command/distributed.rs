@@ -4,25 +4,19 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::super::Lab;
-use super::super::claim::{Claim, Target};
+use super::super::claim::{Claim, Finding};
 use super::super::figure::{Figure, cell};
+use super::super::paper::Paper;
 use super::super::plot::{Chart, Panel, Plot, Series};
+use super::gaps::{self, Says, Share, distributed_percent, nearest};
 use super::stand::{Setting, Stand, Workload, driven, timed};
 use super::sweep::{Point, cpu_us};
-use super::{SCHEMES, VALUE, label};
-use crate::drive::LogScheme;
-use crate::num::ratio;
+use super::{SCHEMES, label};
+use crate::drive::{LogScheme, RunReport};
 use crate::tpcc::inputs::Mix;
 
-/// The value, in percent, at which the logarithmic axis shows that no transaction is distributed.
+/// The value, in percent, at which the logarithmic axis shows 0 %, because such an axis has no zero.
 pub const NONE_PERCENT: f64 = 0.1;
-
-/// Returns the share of distributed transactions, percent, if `remote_lines` of a hundred order lines are remote. An
-/// order has ten lines on average.
-#[must_use]
-pub fn distributed_percent(remote_lines: f64) -> f64 {
-    (1.0 - (1.0 - remote_lines / 100.0).powi(10)) * 100.0
-}
 
 /// Makes the figure.
 ///
@@ -60,7 +54,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
                 ]
             })
             .collect(),
-        claims: claims(lab, &points),
+        claims: claims(&points),
         plot: Plot {
             title: "Figure 9: distributed transactions, one node".into(),
             subtitle: format!("New-Order alone; {NONE_PERCENT} % stands for none"),
@@ -78,7 +72,8 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-/// Returns the value at which the axis shows a share of remote lines.
+/// Converts a share of remote lines to the share of distributed transactions that the axis shows, percent. The result
+/// is at least [`NONE_PERCENT`].
 pub fn shown(remote_lines: f64) -> f64 {
     distributed_percent(remote_lines).max(NONE_PERCENT)
 }
@@ -93,7 +88,11 @@ pub fn panel(title: &str, series: Vec<Series>) -> Panel {
 }
 
 fn tpmc(point: &Point) -> f64 {
-    point.median(|run| Workload::Tpcc.throughput(run, run.seconds))
+    point.median(tpmc_of)
+}
+
+fn tpmc_of(run: &RunReport) -> f64 {
+    Workload::Tpcc.throughput(run, run.seconds)
 }
 
 fn measure(lab: &Lab<'_>) -> Result<Vec<(f64, Point)>> {
@@ -101,14 +100,10 @@ fn measure(lab: &Lab<'_>) -> Result<Vec<(f64, Point)>> {
     let mut points: Vec<(f64, Point)> = SCHEMES
         .into_iter()
         .flat_map(|scheme| {
-            scale.remote.iter().map(move |remote| {
-                let point = Point {
-                    scheme,
-                    rate: None,
-                    runs: Vec::new(),
-                };
-                (*remote, point)
-            })
+            scale
+                .remote
+                .iter()
+                .map(move |remote| (*remote, Point::new(scheme, None)))
         })
         .collect();
     for round in 0..scale.rounds {
@@ -133,96 +128,72 @@ fn measure(lab: &Lab<'_>) -> Result<Vec<(f64, Point)>> {
     Ok(points)
 }
 
-fn claims(lab: &Lab<'_>, points: &[(f64, Point)]) -> Vec<Claim> {
-    let scale = &lab.scale.typed;
-    let at = |scheme, remote: f64| {
-        let mut found = points.iter();
-        let found = found.find(|(of, point)| *of == remote && point.scheme == scheme);
-        &found.expect("every share is measured").1
-    };
-    let none = scale.remote.first().copied().unwrap_or(0.0);
-    let all = scale.remote.last().copied().unwrap_or(0.0);
-    let gap = |remote| {
-        ratio(
-            tpmc(at(LogScheme::Command, remote)),
-            tpmc(at(VALUE, remote)),
-        )
-    };
-    let command = LogScheme::Command;
-    let of_none = ratio(tpmc(at(command, none)), tpmc(at(LogScheme::None, none)));
-    let drop = ratio(tpmc(at(command, all)), tpmc(at(command, none)));
-    let cost = |scheme, remote| at(scheme, remote).median(cpu_us);
-    let share = distributed_percent(all);
-    vec![
-        Claim::measured(
-            "command / none without distributed transactions",
-            "slightly below 1: 2.4M and 2.6M tpmC",
-            Target::AtLeast(0.95),
-            of_none,
-            "",
-        ),
-        Claim::measured(
-            "command / value without distributed transactions",
-            "1.5",
-            Target::AtLeast(1.0),
-            gap(none),
-            "",
-        ),
-        Claim::reported(
-            &format!("the same at {share:.0} % distributed"),
-            "1",
-            gap(all),
-            "1.4 at 50 % in the paper",
-        ),
-        Claim::measured(
-            &format!("command's gain over value at {share:.0} % / without"),
-            "0: the gap closes",
-            Target::AtMost(1.0),
-            gain_kept(gap(all), gap(none)),
-            "it closes as far as a distributed transaction is longer",
-        ),
-        Claim::measured(
-            &format!("throughput at {share:.0} % distributed / without, command"),
-            "about 0.01",
-            Target::AtMost(1.0),
-            drop,
-            "latches in one process, where the paper's sites send messages and wait",
-        ),
-        Claim::reported(
-            &format!("CPU of a transaction at {share:.0} % distributed / without, command"),
-            "-",
-            ratio(cost(command, all), cost(command, none)),
-            "",
-        ),
-    ]
+/// Returns the paper's statements about figure 9.
+pub fn says() -> Says {
+    let none = 2.4 / 2.6;
+    Says {
+        command_over_none: Paper::of("2.4M and 2.6M tpmC, 0.92", none).within(0.05),
+        command_over_value: Paper::of("1.5", 1.5),
+        middle: (50.0, Paper::of("1.4 at 50 %", 1.4)),
+        closes: Paper::of("0.5: from 1.5 to 1", 0.5),
+        identical: "1: identical at about 100 %",
+    }
 }
 
-/// Returns the part of a gain that remains with remote lines. `at_none` and `at_all` are the ratios of two schemes'
-/// throughputs without and with them. 1: the gain is the same. 0: nothing remains.
-pub fn gain_kept(at_all: f64, at_none: f64) -> f64 {
-    if at_none <= 1.0 {
-        return 0.0;
-    }
-    ((at_all - 1.0) / (at_none - 1.0)).max(0.0)
+fn claims(points: &[(f64, Point)]) -> Vec<Claim> {
+    let shares: Vec<Share> = points
+        .iter()
+        .map(|(remote, point)| Share {
+            scheme: point.scheme,
+            remote: *remote,
+            tpmc: point.runs.iter().map(tpmc_of).collect(),
+        })
+        .collect();
+    let mut claims = gaps::claims(&shares, says());
+    let of_command = || {
+        points
+            .iter()
+            .filter(|(_, point)| point.scheme == LogScheme::Command)
+    };
+    let remote: Vec<f64> = of_command().map(|(remote, _)| *remote).collect();
+    let at = |percent| {
+        let remote = nearest(&remote, percent);
+        let found = of_command().find(|(of, _)| *of == remote);
+        &found.expect("it is one of them").1
+    };
+    claims.push(Claim::own(
+        "CPU of a transaction, all distributed / none, command",
+        Finding::AtLeast(1.0),
+        at(100.0).over(at(0.0), cpu_us),
+        "latches in one process, where the paper's sites send messages and wait",
+    ));
+    claims
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::claim::Verdict;
+    use super::super::testing::{expect, run_of};
     use super::*;
 
     #[test]
-    fn the_axis_follows_from_ten_lines_an_order() {
-        assert_eq!(distributed_percent(0.0), 0.0);
-        assert!((distributed_percent(1.0) - 9.562).abs() < 1e-3);
-        assert!(distributed_percent(40.0) > 99.0);
-        assert_eq!(shown(0.0), NONE_PERCENT);
+    fn a_distributed_transaction_that_is_cheaper_fails() {
+        let what = "CPU of a transaction, all distributed / none, command";
+        for (cpu, expected) in [(30.0, Verdict::Reported), (10.0, Verdict::Fails)] {
+            let mut points = Vec::new();
+            for (remote, cpu) in [(0.0, 20.0), (40.0, cpu)] {
+                for scheme in SCHEMES {
+                    let mut point = Point::new(scheme, None);
+                    point.runs = vec![run_of(10_000, cpu); 2];
+                    points.push((remote, point));
+                }
+            }
+            expect(&claims(&points), what, expected);
+        }
     }
 
     #[test]
-    fn a_gain_that_is_gone_is_zero() {
-        assert_eq!(gain_kept(1.0, 1.5), 0.0);
-        assert_eq!(gain_kept(1.25, 1.5), 0.5);
-        assert_eq!(gain_kept(0.9, 1.5), 0.0);
-        assert_eq!(gain_kept(1.2, 1.0), 0.0);
+    fn the_axis_shows_none() {
+        assert_eq!(shown(0.0), NONE_PERCENT);
     }
 }

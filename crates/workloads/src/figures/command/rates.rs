@@ -1,17 +1,22 @@
-//! Figures 3, 4, 6 and 7: throughput and latency by the clients' rate, of Voter and of TPC-C.
+//! Figures 3 and 6: throughput by the clients' rate, of Voter and of TPC-C.
 
 use anyhow::Result;
 use serde_json::Value;
 
 use super::super::Lab;
-use super::super::claim::{Claim, Target};
+use super::super::claim::{Better, Bounds, Claim, Finding};
 use super::super::figure::{Figure, cell};
+use super::super::paper::Paper;
 use super::super::plot::{Chart, Panel, Plot, Series};
+use super::super::sample::Sample;
+use super::clients::{self, disk_part, limit, waiting};
 use super::stand::{LOG_MBPS, SYNC_US, Workload, workers};
-use super::sweep::{Point, Sweep, cpu_us};
-use super::{SCHEMES, VALUE, label};
-use crate::drive::{LogScheme, RunReport};
-use crate::num::{f64_of, ratio};
+use super::sweep::{Point, Sweep, cpu_added, cpu_us};
+use super::{CHEAP, CHEAP_CPU, SCHEMES, label};
+use crate::drive::RunReport;
+use crate::num::{count_f64, ratio};
+
+pub use super::latency::{tpcc_latency, voter_latency};
 
 /// Makes figure 3: the throughput of Voter.
 ///
@@ -19,14 +24,6 @@ use crate::num::{f64_of, ratio};
 /// Errors of the engine.
 pub fn voter_throughput(lab: &Lab<'_>) -> Result<Figure> {
     Ok(throughput(lab, "001-fig3", lab.sweep(Workload::Voter)?))
-}
-
-/// Makes figure 4: the latency of Voter.
-///
-/// # Errors
-/// Errors of the engine.
-pub fn voter_latency(lab: &Lab<'_>) -> Result<Figure> {
-    Ok(latency(lab, "001-fig4", lab.sweep(Workload::Voter)?))
 }
 
 /// Makes figure 6: the throughput of TPC-C.
@@ -37,46 +34,33 @@ pub fn tpcc_throughput(lab: &Lab<'_>) -> Result<Figure> {
     Ok(throughput(lab, "001-fig6", lab.sweep(Workload::Tpcc)?))
 }
 
-/// Makes figure 7: the latency of TPC-C.
-///
-/// # Errors
-/// Errors of the engine.
-pub fn tpcc_latency(lab: &Lab<'_>) -> Result<Figure> {
-    Ok(latency(lab, "001-fig7", lab.sweep(Workload::Tpcc)?))
-}
-
-/// The paper's statements about a workload.
-struct Paper {
-    command_over_none: &'static str,
-    command_over_value: &'static str,
-    value_over_none: &'static str,
+/// The paper's statements about the throughput of a workload.
+struct RateValues {
+    command_over_none: Paper,
+    command_over_value: Paper,
+    value_over_none: Paper,
     keeps_up: &'static str,
-    latency: &'static str,
-    value_latency: &'static str,
 }
 
-fn paper(workload: Workload) -> Paper {
+fn says(workload: Workload) -> RateValues {
     match workload {
-        Workload::Voter => Paper {
-            command_over_none: "1: both saturate at 95K tps",
-            command_over_value: "1.2: 95K and 80K tps",
-            value_over_none: "0.85",
-            keeps_up: "all match the rate until 80K tps",
-            latency: "5 to 7 ms below 50K tps",
-            value_latency: "1.15",
+        Workload::Voter => RateValues {
+            command_over_none: Paper::of("1: both saturate at 95K tps", 1.0).within(0.05),
+            command_over_value: Paper::of("1.2: 95K and 80K tps", 1.2),
+            value_over_none: Paper::of("0.85: 15 % less", 0.85),
+            keeps_up: "all match the rate until 80K tps, of 95K",
         },
-        Workload::Tpcc => Paper {
-            command_over_none: "nearly 1",
-            command_over_value: "1.5",
-            value_over_none: "0.66",
-            keeps_up: "until 21K tps and 30K tps",
-            latency: "as Voter's",
-            value_latency: "at least 1.45",
+        Workload::Tpcc => RateValues {
+            command_over_none: Paper::of("nearly the same", 1.0).within(0.05),
+            command_over_value: Paper::of("1.5", 1.5),
+            value_over_none: Paper::of("0.66", 0.66),
+            keeps_up: "all until 21K tps, of 30K",
         },
     }
 }
 
-fn setting(lab: &Lab<'_>, workload: Workload) -> Vec<String> {
+/// Returns the setting of the experiment, in words.
+pub fn setting(lab: &Lab<'_>, workload: Workload) -> Vec<String> {
     let scale = &lab.scale.typed;
     let what = match workload {
         Workload::Voter => "Voter, 6 contestants, 2 votes for each phone number".to_owned(),
@@ -111,7 +95,7 @@ fn throughput(lab: &Lab<'_>, name: &'static str, sweep: &Sweep) -> Figure {
         seed: lab.seed,
         setting: setting(lab, workload),
         columns: "log,client_rate_tps,tps,tpmc,tps_least,tps_most,cpu_us_per_txn,\
-            log_bytes_per_txn",
+            log_bytes_per_txn,clients,clients_waiting,all_clients_waited_part,disk_part,cpus_busy,limit",
         rows: sweep.points.iter().map(|p| row(workload, p)).collect(),
         claims: throughput_claims(sweep),
         plot: Plot {
@@ -145,182 +129,185 @@ fn row(workload: Workload, point: &Point) -> Vec<Value> {
         cell(all().fold(0.0, f64::max)),
         cell(point.cpu_us()),
         cell(point.median(|run| run.log_bytes_per_txn)),
+        match point.rate {
+            None => cell(point.median(|run| count_f64(run.clients.unwrap_or(0)))),
+            Some(_) => Value::Null,
+        },
+        cell(point.median(waiting)),
+        cell(point.median(|run| run.waited_part)),
+        cell(point.median(disk_part)),
+        cell(point.median(|run| ratio(run.cpu_seconds.unwrap_or(0.0), run.seconds))),
+        match point.rate {
+            None => limit(point).name().into(),
+            Some(_) => Value::Null,
+        },
     ]
 }
 
-fn throughput_claims(sweep: &Sweep) -> Vec<Claim> {
-    let says = paper(sweep.workload);
-    let most = |scheme| sweep.saturated(scheme).median(|run| run.tps);
-    let cpu = |scheme| sweep.saturated(scheme).median(cpu_us);
-    let (none, command, value) = (LogScheme::None, LogScheme::Command, VALUE);
-    let kept_up = SCHEMES.map(|scheme| {
-        let point = sweep.at_part(scheme, 0.5);
-        ratio(point.median(|run| run.tps), point.rate.unwrap_or(0.0))
-    });
-    let value_asked = match sweep.workload {
-        Workload::Voter => Target::None,
-        Workload::Tpcc => Target::AtLeast(0.75),
+/// Returns a value for each round: the part of the clients' rate that the slowest scheme reaches at half load.
+fn kept_up(sweep: &Sweep) -> Sample {
+    let points = SCHEMES.map(|scheme| sweep.at_part(scheme, 0.5));
+    let reached = |point: &Point, round: usize| {
+        let run = point.runs.get(round);
+        ratio(run.map_or(0.0, |run| run.tps), point.rate.unwrap_or(0.0))
     };
-    vec![
+    let rounds = points[0].runs.len();
+    Sample::of((0..rounds).map(|round| {
+        let of = points.map(|point| reached(point, round));
+        of.into_iter().fold(f64::MAX, f64::min)
+    }))
+}
+
+fn throughput_claims(sweep: &Sweep) -> Vec<Claim> {
+    let says = says(sweep.workload);
+    let [command, value, none] = SCHEMES.map(|scheme| sweep.saturated(scheme));
+    let most = |run: &RunReport| run.tps;
+    let is_more = Bounds(Better::More, Finding::AtLeast(1.0));
+    let compared = format!(
+        "without a rate, {} clients a worker, by rounds; limit of the command log: {}",
+        command.clients,
+        limit(command).name()
+    );
+    let mut claims = vec![
         Claim::measured(
             "most transactions a second, command / none",
             says.command_over_none,
-            Target::AtLeast(0.95),
-            ratio(most(command), most(none)),
-            "without a rate, the median of the rounds",
+            Bounds(Better::More, Finding::AtLeast(CHEAP)),
+            command.over(none, most),
+            &compared,
         ),
         Claim::measured(
             "the same, command / value",
             says.command_over_value,
-            Target::AtLeast(1.0),
-            ratio(most(command), most(value)),
-            "the shape is asked for: rows cost more than calls",
+            is_more,
+            command.over(value, most),
+            "",
         ),
         Claim::measured(
             "the same, value / none",
             says.value_over_none,
-            value_asked,
-            ratio(most(value), most(none)),
-            "",
+            Bounds(Better::Less, Finding::AtMost(1.0)),
+            value.over(none, most),
+            "smaller is what the paper found: what a value log costs",
         ),
         Claim::measured(
             "least throughput / client rate at half of what no log reaches",
-            says.keeps_up,
-            Target::AtLeast(0.97),
-            kept_up.into_iter().fold(f64::MAX, f64::min),
+            Paper::of(says.keeps_up, 1.0).within(0.03),
+            Bounds(Better::More, Finding::AtLeast(0.97)),
+            kept_up(sweep),
             "",
         ),
-        Claim::reported("transactions a second without a log", "-", most(none), ""),
-        Claim::reported(
+    ];
+    claims.extend(clients::claims(sweep));
+    claims.extend(cpu_claims([command, value, none]));
+    claims
+}
+
+/// Returns the claims about the CPU time of a transaction.
+fn cpu_claims([command, value, none]: [&Point; 3]) -> Vec<Claim> {
+    vec![
+        Claim::own(
+            "transactions a second without a log",
+            Finding::Any,
+            none.sample(|run| run.tps),
+            "",
+        ),
+        Claim::own(
             "CPU of a transaction without a log",
-            "-",
-            cpu(none),
+            Finding::Any,
+            none.sample(cpu_us),
             "of the process: with clients, snapshots and what else runs",
         )
         .in_unit(" us"),
-        Claim::reported(
-            "more of it with a command log",
-            "nearly zero",
-            cpu(command) - cpu(none),
+        Claim::measured(
+            "more of it with a command log, as a part",
+            Paper::of("nearly zero", 0.0).within(0.05),
+            Bounds(Better::Less, Finding::AtMost(CHEAP_CPU)),
+            command.pair(none, cpu_added),
             "",
-        )
-        .in_unit(" us"),
-        Claim::reported(
-            "more of it with a value log",
-            "-",
-            cpu(value) - cpu(none),
+        ),
+        Claim::own(
+            "more of it with a value log, as a part",
+            Finding::AtLeast(0.0),
+            value.pair(none, cpu_added),
+            "",
+        ),
+        Claim::measured(
+            "CPU of a transaction, value - command",
+            Paper::above("above 0: the overhead of making records", 0.0).within(0.0),
+            Bounds(Better::More, Finding::AtLeast(0.0)),
+            value.pair(command, |value, command| cpu_us(value) - cpu_us(command)),
             "",
         )
         .in_unit(" us"),
     ]
 }
 
-fn p50_ms(run: &RunReport) -> f64 {
-    f64_of(run.latency_us.p50) / 1e3
-}
+#[cfg(test)]
+mod tests {
+    use super::super::super::claim::Verdict;
+    use super::super::VALUE;
+    use super::super::testing::{expect, sweep, verdict};
+    use super::*;
+    use crate::drive::LogScheme;
 
-fn p99_ms(run: &RunReport) -> f64 {
-    f64_of(run.latency_us.p99) / 1e3
-}
+    const RATIO: &str = "most transactions a second, command / none";
+    const OVER_VALUE: &str = "the same, command / value";
+    const OF_VALUE: &str = "the same, value / none";
+    const KEPT_UP: &str = "least throughput / client rate at half of what no log reaches";
+    const ADDED: &str = "more of it with a command log, as a part";
+    const ADDED_BY_VALUE: &str = "more of it with a value log, as a part";
+    const CPU: &str = "CPU of a transaction, value - command";
 
-fn latency(lab: &Lab<'_>, name: &'static str, sweep: &Sweep) -> Figure {
-    let workload = sweep.workload;
-    let mut words = setting(lab, workload);
-    words.push(
-        "From the intended start to durable; beyond saturation it grows with the length of a run, \
-         because nobody turns clients away. Without a log nothing waits for a disk."
-            .into(),
-    );
-    let mut series: Vec<Series> = SCHEMES
-        .map(|scheme| Series::solid(label(scheme), sweep.line(scheme, p50_ms)))
-        .to_vec();
-    series.extend(SCHEMES.map(|scheme| {
-        Series::broken(
-            format!("{}: 99 of 100", label(scheme)),
-            sweep.line(scheme, p99_ms),
-        )
-    }));
-    Figure {
-        name,
-        title: format!("{} latency by client rate", workload.name()),
-        scale: lab.scale.name,
-        seed: lab.seed,
-        setting: words,
-        columns: "log,client_rate_tps,tps,p50_ms,p99_ms",
-        rows: sweep
-            .points
-            .iter()
-            .map(|point| {
-                vec![
-                    point.scheme.name().into(),
-                    point.rate.map_or(Value::Null, cell),
-                    cell(point.median(|run| run.tps)),
-                    cell(point.median(p50_ms)),
-                    cell(point.median(p99_ms)),
-                ]
-            })
-            .collect(),
-        claims: latency_claims(sweep),
-        plot: Plot {
-            title: format!("{}: latency", name.replace("001-fig", "Figure ")),
-            subtitle: format!(
-                "{}, medians of the rounds; lines are the median transaction",
-                workload.name()
-            ),
-            panels: vec![Panel::new(
-                format!("{} latency", workload.name()),
-                "Latency (ms)",
-                Chart::Powers {
-                    x: "Client rate (tps)".into(),
-                    x_powers: false,
-                    series,
-                },
-            )],
-        },
+    /// Returns the claims if `change` is applied to all runs of a scheme.
+    fn changed(workload: Workload, scheme: LogScheme, change: fn(&mut RunReport)) -> Vec<Claim> {
+        let mut of = sweep(workload);
+        let points = of.points.iter_mut().filter(|point| point.scheme == scheme);
+        points.flat_map(|point| &mut point.runs).for_each(change);
+        throughput_claims(&of)
     }
-}
 
-fn latency_claims(sweep: &Sweep) -> Vec<Claim> {
-    let says = paper(sweep.workload);
-    let over_sync = |scheme| sweep.at_part(scheme, 0.5).median(p99_ms) - sweep.sync_p99_ms;
-    let p50 = |scheme, part| sweep.at_part(scheme, part).median(p50_ms);
-    let command = LogScheme::Command;
-    vec![
-        Claim::measured(
-            "p99 at half load over the idle disk's sync p99, command",
-            says.latency,
-            Target::AtMost(2.0),
-            over_sync(command),
-            "the paper commits groups every 5 ms",
-        )
-        .in_unit(" ms"),
-        Claim::measured(
-            "the same, value",
-            says.latency,
-            Target::AtMost(2.0),
-            over_sync(VALUE),
-            "",
-        )
-        .in_unit(" ms"),
-        Claim::measured(
-            "command's median at half load / at the lowest rate",
-            "about the same",
-            Target::AtMost(1.5),
-            ratio(p50(command, 0.5), p50(command, 0.0)),
-            "",
-        ),
-        Claim::reported(
-            "median at nine tenths of what no log reaches, value / command",
-            says.value_latency,
-            ratio(p50(VALUE, 0.9), p50(command, 0.9)),
-            "the value log saturates earlier",
-        ),
-        Claim::reported(
-            "99 of 100 syncs of the idle disk, at most",
-            "-",
-            sweep.sync_p99_ms,
-            "",
-        )
-        .in_unit(" ms"),
-    ]
+    #[test]
+    fn the_papers_values_are_as_the_paper() {
+        for workload in [Workload::Voter, Workload::Tpcc] {
+            let made = throughput_claims(&sweep(workload));
+            for what in [RATIO, OVER_VALUE, OF_VALUE, KEPT_UP, ADDED, CPU] {
+                assert_eq!(verdict(&made, what), Verdict::AsPaper, "{what}");
+            }
+            assert_eq!(verdict(&made, ADDED_BY_VALUE), Verdict::Reported);
+        }
+    }
+
+    #[test]
+    fn each_claim_comes_out_otherwise_with_other_data() {
+        let (command, tpcc) = (LogScheme::Command, Workload::Tpcc);
+        let slow = changed(tpcc, command, |run| run.tps *= 0.6);
+        expect(&slow, RATIO, Verdict::Fails);
+        expect(&slow, OVER_VALUE, Verdict::Fails);
+        expect(&slow, KEPT_UP, Verdict::Fails);
+        let slower = changed(tpcc, command, |run| run.tps *= 0.9);
+        expect(&slower, RATIO, Verdict::Weaker);
+        let cheap = changed(tpcc, VALUE, |run| run.tps *= 1.4);
+        expect(&cheap, OF_VALUE, Verdict::Weaker);
+        expect(&cheap, OVER_VALUE, Verdict::Weaker);
+        let free = changed(tpcc, VALUE, |run| run.tps *= 1.6);
+        expect(&free, OF_VALUE, Verdict::Fails);
+        let dear = changed(tpcc, VALUE, |run| run.tps *= 0.5);
+        expect(&dear, OF_VALUE, Verdict::Stronger);
+        let busy = changed(tpcc, command, |run| {
+            run.cpu_seconds = run.cpu_seconds.map(|s| s * 1.1)
+        });
+        expect(&busy, ADDED, Verdict::Weaker);
+        let busier = changed(tpcc, command, |run| {
+            run.cpu_seconds = run.cpu_seconds.map(|s| s * 2.0)
+        });
+        expect(&busier, ADDED, Verdict::Fails);
+        expect(&busier, CPU, Verdict::Fails);
+        let unknown = changed(tpcc, LogScheme::None, |run| run.cpu_seconds = None);
+        expect(&unknown, ADDED, Verdict::Fails);
+        let idle = changed(tpcc, VALUE, |run| {
+            run.cpu_seconds = run.cpu_seconds.map(|s| s * 0.5)
+        });
+        expect(&idle, ADDED_BY_VALUE, Verdict::Fails);
+    }
 }

@@ -1,17 +1,17 @@
 //! Figures 5 and 8: the speed of a replay, by the rate of the clients before the crash.
 
 use anyhow::Result;
-use perdura_recovery::report::OrderedReport;
 use serde_json::Value;
 
 use super::super::Lab;
-use super::super::claim::{Claim, Target};
 use super::super::figure::{Figure, cell};
 use super::super::plot::{Chart, Panel, Plot, Series};
-use super::stand::{Setting, Stand, Workload, driven, workers};
+use super::clients::COUNTS;
+use super::replayed::{MULTI, Replayed, claims};
+use super::stand::{Setting, Stand, Workload, driven_by, workers};
 use super::{VALUE, label};
-use crate::drive::{Limit, LogScheme, RunReport};
-use crate::num::{count_f64, f64_of, median, ratio};
+use crate::drive::{Limit, LogScheme};
+use crate::num::{f64_of, median, ratio};
 use crate::tpcc::inputs::Mix;
 
 /// Makes figure 5: Voter.
@@ -30,31 +30,6 @@ pub fn tpcc(lab: &Lab<'_>) -> Result<Figure> {
     make(lab, "001-fig8", Workload::Tpcc)
 }
 
-/// A crash, and the restarts that replay it.
-struct Replayed {
-    /// The name of the setting before the crash.
-    kind: &'static str,
-    /// The clients' rate before the crash, as a part of the highest rate. `None`: no limit.
-    part: Option<f64>,
-    /// The report of the run before the crash.
-    run: RunReport,
-    threads: usize,
-    /// The reports of all restarts.
-    passes: Vec<OrderedReport>,
-}
-
-impl Replayed {
-    fn seconds(&self) -> f64 {
-        median(self.passes.iter().map(|pass| pass.seconds).collect())
-    }
-
-    /// Returns the number of transactions of the run divided by the time of the replay, in the
-    /// paper's unit.
-    fn rate(&self, workload: Workload) -> f64 {
-        workload.throughput(&self.run, self.seconds())
-    }
-}
-
 /// Returns the settings to run, each with its name in the legend.
 fn kinds(lab: &Lab<'_>, workload: Workload) -> Vec<(&'static str, Setting)> {
     let of = |scheme| Setting::of(workload, scheme, lab.scale.typed.tpcc);
@@ -70,9 +45,12 @@ fn kinds(lab: &Lab<'_>, workload: Workload) -> Vec<(&'static str, Setting)> {
     kinds
 }
 
-/// The name of the setting with the mix of the specification, in which about one transaction in ten
-/// uses two warehouses.
-const MULTI: &str = "Command log, remote transactions";
+/// Returns the compared numbers of threads: one, as many as ran transactions before the crash, and all cores.
+fn thread_counts(lab: &Lab<'_>) -> Vec<usize> {
+    let mut threads = vec![1, workers(lab), lab.cores];
+    threads.dedup();
+    threads
+}
 
 fn measure(lab: &Lab<'_>, workload: Workload) -> Result<Vec<Replayed>> {
     let scale = &lab.scale.typed;
@@ -90,14 +68,15 @@ fn measure(lab: &Lab<'_>, workload: Workload) -> Result<Vec<Replayed>> {
             lab.say(&format!("{}, {kind}: {txns} transactions", workload.name()));
             stand.checkpoint()?;
             let rate = part.map(|part| (part * most).max(1.0));
-            let run = stand.run(driven(workers(lab), rate, Limit::Txns(txns)))?;
+            // The largest number of clients, so that clients do not limit the throughput before the crash.
+            let clients = COUNTS[COUNTS.len() - 1];
+            let drive = driven_by(clients, workers(lab), rate, Limit::Txns(txns));
+            let run = stand.run(drive)?;
             if part.is_none() {
                 most = run.tps;
             }
             let crash = stand.crash()?;
-            let mut threads = vec![1, lab.cores];
-            threads.dedup();
-            for threads in threads {
+            for threads in thread_counts(lab) {
                 let passes = (0..scale.restarts).map(|_| crash.restart(threads, 0));
                 replayed.push(Replayed {
                     kind,
@@ -154,7 +133,7 @@ fn make(lab: &Lab<'_>, name: &'static str, workload: Workload) -> Result<Figure>
         columns: "log,client_rate_tps,tps_before,threads,frames,log_bytes,seconds,read_seconds,\
             replay_tps,replay_tpmc",
         rows: replayed.iter().map(|r| row(workload, r)).collect(),
-        claims: claims(lab, workload, &replayed),
+        claims: claims(workload, [lab.cores, workers(lab)], &replayed),
         plot: Plot {
             title: format!("{}: log replay rates", name.replace("001-fig", "Figure ")),
             subtitle: format!("{}, {} cores", workload.name(), lab.cores),
@@ -200,76 +179,4 @@ fn row(workload: Workload, r: &Replayed) -> Vec<Value> {
             Workload::Tpcc => cell(r.rate(workload)),
         },
     ]
-}
-
-fn claims(lab: &Lab<'_>, workload: Workload, replayed: &[Replayed]) -> Vec<Claim> {
-    let rates = |kind: &str, threads: usize| -> Vec<f64> {
-        let of = replayed
-            .iter()
-            .filter(|r| r.kind == kind && r.threads == threads);
-        of.map(|r| r.rate(workload)).collect()
-    };
-    let (command, value) = (label(LogScheme::Command), label(VALUE));
-    let middle = |kind, threads| median(rates(kind, threads));
-    let before = replayed
-        .iter()
-        .find(|r| r.kind == command && r.part.is_none())
-        .map_or(0.0, |r| workload.throughput(&r.run, r.run.seconds));
-    let (paper_ratio, paper_rate) = match workload {
-        Workload::Voter => ("almost 5", "1: 100K tps in both"),
-        Workload::Tpcc => ("1.5", "1: 865K tpmC in both"),
-    };
-    let of_command = rates(command, lab.cores);
-    let most = of_command.iter().copied().fold(0.0, f64::max);
-    let least = of_command.iter().copied().fold(f64::MAX, f64::min);
-    let mut claims = vec![
-        Claim::measured(
-            "replay rate, value / command, all cores",
-            paper_ratio,
-            Target::AtLeast(1.0),
-            ratio(middle(value, lab.cores), middle(command, lab.cores)),
-            "the shape is asked for: rows are replayed faster than calls",
-        ),
-        Claim::reported(
-            "the same on one thread",
-            paper_ratio,
-            ratio(middle(value, 1), middle(command, 1)),
-            "",
-        ),
-        Claim::measured(
-            "replay rate of the command log / its most throughput before",
-            paper_rate,
-            Target::AtLeast(0.9),
-            ratio(middle(command, lab.cores), before),
-            "all cores replay; before, one was left to the log",
-        ),
-        Claim::measured(
-            "replay rate of the command log, highest / lowest over the rates before",
-            "not a function of the load",
-            Target::AtMost(1.3),
-            ratio(most, least),
-            "",
-        ),
-    ];
-    if lab.cores > 1 {
-        let gain = |kind| ratio(middle(kind, lab.cores), middle(kind, 1));
-        let asked = Target::AtLeast(0.8 * count_f64(lab.cores.min(2)));
-        for (kind, name, asked) in [
-            (value, "value", asked),
-            (command, "command", asked),
-            (MULTI, "command, with remote transactions", Target::None),
-        ] {
-            if rates(kind, 1).is_empty() {
-                continue;
-            }
-            claims.push(Claim::measured(
-                &format!("{} threads over one, {name}", lab.cores),
-                "linear in the cores",
-                asked,
-                gain(kind),
-                "",
-            ));
-        }
-    }
-    claims
 }

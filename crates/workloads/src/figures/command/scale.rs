@@ -7,20 +7,19 @@ use crate::tpcc::inputs::Scale as Warehouses;
 /// The sizes of the experiments.
 #[derive(Debug, Clone, Copy)]
 pub struct TypedScale {
-    /// The number of rounds. In each, all schemes are measured with new databases. The median
-    /// counts.
+    /// The number of rounds. In each round, all schemes are measured with new databases. The median counts.
     pub rounds: usize,
-    /// The size of TPC-C in figures 6 to 8, and where sizes of records are measured.
+    /// The size of TPC-C in figures 6 to 8, and in the measurements of record sizes.
     pub tpcc: Warehouses,
     /// The size of TPC-C in figure 9.
     pub distributed: Warehouses,
-    /// The size of TPC-C in figure 10, which has three such databases.
+    /// The size of each of the three TPC-C databases in figure 10.
     pub replicated: Warehouses,
     /// The clients' rates, as parts of the throughput without a log.
     pub rates: &'static [f64],
     /// The length of the measured time of a run.
     pub measured: Duration,
-    /// The time at the start of a run that is not measured.
+    /// The length of the warm-up at the start of a run. The warm-up is not measured.
     pub warm_up: Duration,
     /// The rates before a crash, as parts of the throughput without a limit.
     pub crash_rates: &'static [f64],
@@ -28,10 +27,13 @@ pub struct TypedScale {
     pub crash_txns: [u64; 2],
     /// The number of restarts of one crash. The median counts.
     pub restarts: usize,
-    /// The numbers of remote lines in a hundred order lines, in figures 9 and 10.
+    /// The numbers of remote lines in a hundred order lines that figures 9 and 10 compare.
     pub remote: &'static [f64],
-    /// The number of transactions of a measurement of figure 10.
+    /// The highest number of transactions in a measurement of figure 10.
     pub replicated_txns: u64,
+    /// The highest number of distributed transactions in a measurement of figure 10. Each of them waits for its round
+    /// trips.
+    pub replicated_waits: f64,
     /// The number of transactions whose bytes are counted.
     pub sized_txns: u64,
 }
@@ -67,8 +69,9 @@ impl TypedScale {
         crash_rates: &[0.2, 0.4, 0.6, 0.8],
         crash_txns: [400_000, 150_000],
         restarts: 5,
-        remote: &[0.0, 0.1, 0.3, 1.0, 3.0, 7.0, 15.0, 40.0],
+        remote: &[0.0, 0.1, 0.5, 1.0, 3.0, 6.7, 15.0, 40.0],
         replicated_txns: 40_000,
+        replicated_waits: 10_000.0,
         sized_txns: 60_000,
     };
 
@@ -84,8 +87,9 @@ impl TypedScale {
         crash_rates: &[0.3, 0.6],
         crash_txns: [100_000, 30_000],
         restarts: 3,
-        remote: &[0.0, 0.3, 1.0, 5.0, 40.0],
+        remote: &[0.0, 0.5, 1.0, 6.7, 40.0],
         replicated_txns: 10_000,
+        replicated_waits: 1_000.0,
         sized_txns: 20_000,
     };
 
@@ -113,8 +117,9 @@ impl TypedScale {
         crash_rates: &[0.5],
         crash_txns: [500, 300],
         restarts: 1,
-        remote: &[0.0, 40.0],
+        remote: &[0.0, 0.5, 1.0, 6.7, 40.0],
         replicated_txns: 200,
+        replicated_waits: 100.0,
         sized_txns: 500,
     };
 }

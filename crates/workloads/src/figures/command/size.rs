@@ -10,14 +10,16 @@ use perdura::yardstick::Yardstick;
 use serde_json::Value;
 
 use super::super::Lab;
-use super::super::claim::{Claim, Target};
+use super::super::claim::{Better, Bounds, Claim, Finding};
 use super::super::figure::{Figure, cell};
+use super::super::paper::Paper;
 use super::super::plot::{Bar, Chart, Panel, Plot};
+use super::reading::{self, ReadShare};
 use super::stand::{LOG_MBPS, Setting, Stand, Workload, driven, timed, workers};
-use super::sweep::{Point, cpu_us};
-use super::{VALUE, label};
+use super::sweep::{Point, cpu_added, cpu_us};
+use super::{CHEAP_CPU, VALUE, label};
 use crate::drive::{Limit, LogScheme};
-use crate::num::{median, ratio};
+use crate::num::median;
 use crate::tpcc::inputs::Kind;
 
 /// The compared forms: the name, the form of the log, and true if its frames are cut.
@@ -31,21 +33,6 @@ const FORMS: [(&str, LogScheme, bool); 7] = [
     ("differential", LogScheme::Differential, false),
 ];
 
-/// The share of reading in a replay.
-struct ReadShare {
-    workload: Workload,
-    scheme: LogScheme,
-    seconds: f64,
-    read_seconds: f64,
-}
-
-impl ReadShare {
-    /// Returns the time that reading adds to a replay, as a part of the time of playing.
-    fn share(&self) -> f64 {
-        ratio(self.read_seconds, self.seconds - self.read_seconds)
-    }
-}
-
 /// Makes the figure.
 ///
 /// # Errors
@@ -53,7 +40,7 @@ impl ReadShare {
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let command_bytes = command_bytes(lab)?;
     let points = measure(lab, command_bytes)?;
-    let shares = read_shares(lab)?;
+    let shares = reading::measure(lab)?;
     Ok(Figure {
         name: "001-size",
         title: "what a value log's size costs, and what its CPU".into(),
@@ -77,7 +64,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         columns: "workload,log,tps,cpu_us_per_txn,log_bytes_per_txn,replay_seconds,read_seconds,\
             read_over_play",
         rows: rows(&points, &shares),
-        claims: claims(&points, &shares),
+        claims: [claims(&points), reading::claims(&shares)].concat(),
         plot: plot(&points, &shares),
     })
 }
@@ -99,14 +86,7 @@ fn command_bytes(lab: &Lab<'_>) -> Result<usize> {
 fn measure(lab: &Lab<'_>, command_bytes: usize) -> Result<Vec<(&'static str, Point)>> {
     let mut points: Vec<(&'static str, Point)> = FORMS
         .iter()
-        .map(|(name, scheme, _)| {
-            let point = Point {
-                scheme: *scheme,
-                rate: None,
-                runs: Vec::new(),
-            };
-            (*name, point)
-        })
+        .map(|(name, scheme, _)| (*name, Point::new(*scheme, None)))
         .collect();
     let rounds = lab.scale.typed.rounds;
     for round in 0..rounds {
@@ -124,29 +104,6 @@ fn measure(lab: &Lab<'_>, command_bytes: usize) -> Result<Vec<(&'static str, Poi
         }
     }
     Ok(points)
-}
-
-fn read_shares(lab: &Lab<'_>) -> Result<Vec<ReadShare>> {
-    let [voter, tpcc] = lab.scale.typed.crash_txns;
-    let mut shares = Vec::new();
-    for (workload, txns) in [(Workload::Voter, voter), (Workload::Tpcc, tpcc)] {
-        for scheme in [LogScheme::Command, VALUE] {
-            lab.say(&format!("{}, {}: replay", workload.name(), label(scheme)));
-            let setting = Setting::of(workload, scheme, lab.scale.typed.tpcc);
-            let mut stand = Stand::new(setting, lab.seed)?;
-            stand.run(driven(workers(lab), None, Limit::Txns(txns)))?;
-            let crash = stand.crash()?;
-            let restarts = (0..lab.scale.typed.restarts).map(|_| crash.restart(1, LOG_MBPS));
-            let passes = restarts.collect::<Result<Vec<_>>>()?;
-            shares.push(ReadShare {
-                workload,
-                scheme,
-                seconds: median(passes.iter().map(|pass| pass.seconds).collect()),
-                read_seconds: median(passes.iter().map(|pass| pass.read_seconds).collect()),
-            });
-        }
-    }
-    Ok(shares)
 }
 
 fn rows(points: &[(&'static str, Point)], shares: &[ReadShare]) -> Vec<Vec<Value>> {
@@ -169,107 +126,91 @@ fn rows(points: &[(&'static str, Point)], shares: &[ReadShare]) -> Vec<Vec<Value
             Value::Null,
             Value::Null,
             Value::Null,
-            cell(share.seconds),
-            cell(share.read_seconds),
-            cell(share.share()),
+            cell(share.read_seconds() + share.play_seconds()),
+            cell(share.read_seconds()),
+            cell(median(share.shares())),
         ]
     });
     of_points.chain(of_shares).collect()
 }
 
-fn claims(points: &[(&'static str, Point)], shares: &[ReadShare]) -> Vec<Claim> {
-    let point = |name| {
-        let found = points.iter().find(|(of, _)| *of == name);
-        &found.expect("all forms are measured").1
-    };
-    let tps = |name| point(name).median(|run| run.tps);
-    let cpu = |name| point(name).median(cpu_us);
-    let bytes = |name| point(name).median(|run| run.log_bytes_per_txn);
-    let share = |workload, scheme| {
-        let mut found = shares.iter();
-        let found = found.find(|share| share.workload == workload && share.scheme == scheme);
-        found.map_or(0.0, ReadShare::share)
-    };
-    let (command, none) = ("command", "none");
+/// Returns the measurements of a form.
+fn form<'a>(points: &'a [(&'static str, Point)], name: &str) -> &'a Point {
+    let found = points.iter().find(|(of, _)| *of == name);
+    &found.expect("all forms are measured").1
+}
+
+fn claims(points: &[(&'static str, Point)]) -> Vec<Claim> {
+    let of = |name| form(points, name);
+    let over = |a, b| of(a).over(of(b), |run| run.tps);
+    let bytes = |a, b| of(a).over(of(b), |run| run.log_bytes_per_txn);
+    let is_more = Bounds(Better::More, Finding::AtLeast(1.0));
     let mut claims = vec![
         Claim::measured(
             "throughput, value cut to a command's size / whole",
-            "1.01",
-            Target::AtMost(1.1),
-            ratio(tps("cut"), tps("columns")),
+            Paper::of("1.01", 1.01).within(0.05),
+            Bounds(Better::Neither, Finding::AtMost(1.1)),
+            over("cut", "columns"),
             "the size matters little: what is left is CPU",
         ),
         Claim::measured(
             "throughput, command / value cut to its size",
-            "nearly 1.5",
-            Target::AtLeast(1.0),
-            ratio(tps(command), tps("cut")),
+            Paper::of("nearly 1.5", 1.5),
+            is_more,
+            over("command", "cut"),
             "",
         ),
         Claim::measured(
             "bytes a transaction, cut / command",
-            "1",
-            Target::AtMost(1.15),
-            ratio(bytes("cut"), bytes(command)),
+            Paper::of("1: about the same, 100 B", 1.0),
+            Bounds(Better::Neither, Finding::Within(1.0, 0.3)),
+            bytes("cut", "command"),
             "",
         ),
         Claim::measured(
             "bytes a transaction, whole rows / columns",
-            "nearly 5",
-            Target::AtLeast(1.0),
-            ratio(bytes("rows"), bytes("columns")),
+            Paper::of("nearly 5", 5.0),
+            is_more,
+            bytes("rows", "columns"),
             "",
         ),
         Claim::measured(
             "bytes a transaction, rows before and after / rows",
-            "nearly 2",
-            Target::AtLeast(1.0),
-            ratio(bytes("before"), bytes("rows")),
+            Paper::of("nearly 2", 2.0),
+            is_more,
+            bytes("before", "rows"),
             "",
         ),
     ];
-    for (name, paper) in [
-        (command, "nearly zero"),
-        ("columns", "more than of rows"),
-        ("rows", "-"),
-        ("before", "-"),
-        ("differential", "-"),
-    ] {
-        claims.push(
-            Claim::reported(
-                &format!("CPU of logging a transaction, {name}"),
-                paper,
-                cpu(name) - cpu(none),
-                "",
-            )
-            .in_unit(" us"),
-        );
-    }
-    for (workload, scheme, paper) in [
-        (Workload::Voter, LogScheme::Command, "less than 0.01"),
-        (Workload::Tpcc, LogScheme::Command, "less than 0.01"),
-        (Workload::Voter, VALUE, "0.30"),
-        (Workload::Tpcc, VALUE, "0.08"),
-    ] {
-        claims.push(Claim::reported(
-            &format!(
-                "reading / playing the log, {}, {}",
-                workload.name(),
-                label(scheme).to_lowercase()
-            ),
-            paper,
-            share(workload, scheme),
+    claims.extend(cpu_claims(points));
+    claims
+}
+
+/// Returns the claims about the CPU time of logging.
+fn cpu_claims(points: &[(&'static str, Point)]) -> Vec<Claim> {
+    let of = |name| form(points, name);
+    let more = |a, b| of(a).pair(of(b), |a, b| cpu_us(a) - cpu_us(b));
+    let mut claims = vec![
+        Claim::measured(
+            "CPU of logging a transaction / CPU without a log, command",
+            Paper::of("nearly zero", 0.0).within(0.05),
+            Bounds(Better::Less, Finding::AtMost(CHEAP_CPU)),
+            of("command").pair(of("none"), cpu_added),
             "",
-        ));
-    }
-    for workload in [Workload::Voter, Workload::Tpcc] {
-        claims.push(Claim::measured(
-            &format!("the same, {}, value / command", workload.name()),
-            "above 8",
-            Target::AtLeast(1.0),
-            ratio(share(workload, VALUE), share(workload, LogScheme::Command)),
-            "the shape is asked for",
-        ));
+        ),
+        Claim::measured(
+            "CPU of a transaction, columns - rows",
+            Paper::above("above 0: columns cost more than rows", 0.0).within(0.0),
+            Bounds(Better::Neither, Finding::AtLeast(0.0)),
+            more("columns", "rows"),
+            "",
+        )
+        .in_unit(" us"),
+    ];
+    for name in ["columns", "rows", "before", "differential"] {
+        let what = format!("CPU of logging a transaction, {name}");
+        claims
+            .push(Claim::own(&what, Finding::AtLeast(0.0), more(name, "none"), "").in_unit(" us"));
     }
     claims
 }
@@ -311,13 +252,98 @@ fn plot(points: &[(&'static str, Point)], shares: &[ReadShare]) -> Plot {
                         .map(|share| Bar {
                             label: format!("{} {}", share.workload.name(), share.scheme.name()),
                             parts: vec![
-                                ("playing".into(), share.seconds - share.read_seconds),
-                                ("reading".into(), share.read_seconds),
+                                ("playing".into(), share.play_seconds()),
+                                ("reading".into(), share.read_seconds()),
                             ],
                         })
                         .collect(),
                 ),
             ),
         ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::claim::Verdict;
+    use super::super::testing::{expect, run_of};
+    use super::*;
+
+    const CLAIMS: [&str; 7] = [
+        "throughput, value cut to a command's size / whole",
+        "throughput, command / value cut to its size",
+        "bytes a transaction, cut / command",
+        "bytes a transaction, whole rows / columns",
+        "bytes a transaction, rows before and after / rows",
+        "CPU of logging a transaction / CPU without a log, command",
+        "CPU of a transaction, columns - rows",
+    ];
+
+    /// Returns a point for each form. `of` has its transactions a second, and for a transaction the microseconds of CPU
+    /// time and the bytes.
+    fn points(of: [(u64, f64, f64); 7]) -> Vec<(&'static str, Point)> {
+        let forms = FORMS.iter().zip(of);
+        let of = forms.map(|((name, scheme, _), (tps, cpu_us, bytes))| {
+            let mut point = Point::new(*scheme, None);
+            let mut run = run_of(tps, cpu_us);
+            run.log_bytes_per_txn = bytes;
+            point.runs = vec![run; 2];
+            (*name, point)
+        });
+        of.collect()
+    }
+
+    const PAPER: [(u64, f64, f64); 7] = [
+        (30_000, 20.0, 0.0),
+        (30_000, 20.4, 100.0),
+        (20_000, 30.0, 1_000.0),
+        (20_200, 29.0, 100.0),
+        (21_000, 28.0, 5_000.0),
+        (20_500, 29.0, 10_000.0),
+        (20_500, 29.0, 900.0),
+    ];
+
+    #[test]
+    fn the_papers_values_are_as_the_paper() {
+        let made = claims(&points(PAPER));
+        for what in CLAIMS {
+            expect(&made, what, Verdict::AsPaper);
+        }
+        for name in ["columns", "rows", "before", "differential"] {
+            expect(
+                &made,
+                &format!("CPU of logging a transaction, {name}"),
+                Verdict::Reported,
+            );
+        }
+    }
+
+    #[test]
+    fn each_claim_comes_out_otherwise_with_other_data() {
+        let mut against = PAPER;
+        (against[1].0, against[3].0) = (25_000, 28_000);
+        against[1].1 = 40.0;
+        (against[2].1, against[4].1) = (18.0, 19.0);
+        (against[5].1, against[6].1) = (19.0, 19.0);
+        (against[2].2, against[3].2, against[4].2, against[5].2) = (6e3, 500.0, 5e3, 4e3);
+        let against = claims(&points(against));
+        for what in CLAIMS {
+            expect(&against, what, Verdict::Fails);
+        }
+        for name in ["columns", "rows", "before", "differential"] {
+            expect(
+                &against,
+                &format!("CPU of logging a transaction, {name}"),
+                Verdict::Fails,
+            );
+        }
+        let mut weak = PAPER;
+        (weak[1].0, weak[3].0) = (22_500, 21_600);
+        weak[1].1 = 22.0;
+        (weak[3].2, weak[4].2, weak[5].2) = (120.0, 3e3, 4.5e3);
+        let weak = claims(&points(weak));
+        for what in &CLAIMS[..6] {
+            expect(&weak, what, Verdict::Weaker);
+        }
     }
 }

@@ -1,43 +1,38 @@
-//! A database of typed tables in memory with a workload. It can be crashed, and the crash can be restarted.
+//! A database of typed tables in memory, with a workload that runs on it.
 //!
 //! The log's disk is modelled as a battery-backed cache, which the paper's disks have. A sync takes a millisecond,
-//! and the bandwidth is high enough that the CPU limits the transactions. The disk of the images takes no more time
-//! than copying.
+//! and the bandwidth is high enough that the CPU limits the transactions. The disk of the images has no modelled
+//! delay.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use perdura::typed::CatalogRows;
-use perdura::typed::replay::Replayer;
+use anyhow::{Context, Result};
 use perdura::yardstick::Yardstick;
-use perdura::{Db, Options, Progress};
+use perdura::{Db, Options};
 use perdura_base::checksum::mix64;
 use perdura_base::num::to_u64;
-use perdura_heap::MemoryAccount;
-use perdura_recovery::report::OrderedReport;
-use perdura_recovery::restart::{RestartOptions, restart};
-use perdura_recovery::{Level, Methods, Schedule};
 
 use super::super::Lab;
 use super::super::lab::{Plant, Speeds};
-use crate::drive::{DriveOptions, Limit, LogScheme, RunReport, Site};
+use super::crash::Crash;
+use crate::drive::{DriveOptions, Limit, LogScheme, RunReport, Site, drive};
 use crate::num::f64_of;
 use crate::tpcc::bench::TpccBench;
-use crate::tpcc::inputs::{Input, Inputs, Kind, Mix, Scale as Warehouses};
+use crate::tpcc::inputs::{Inputs, Kind, Mix, Scale as Warehouses};
+use crate::tpcc::sites::{SiteTerminals, declare_sites};
+use crate::voter;
 use crate::voter::bench::VoterBench;
 use crate::voter::inputs::Election;
-use crate::{tpcc, voter};
 
 /// The transfer rate of the log's disk, 10^6 bytes a second.
 pub const LOG_MBPS: u64 = 400;
-/// The time of a sync of the log's disk, microseconds.
+/// The time that a sync of the log's disk takes, microseconds.
 pub const SYNC_US: u64 = 1_000;
-/// The number of partitions of Voter. TPC-C has one for each warehouse.
+/// The number of partitions of Voter. For TPC-C, it is the number of warehouses, rounded up to a power of two.
 const VOTER_PARTITIONS: u16 = 16;
-/// The number of clients of a closed loop, for each worker.
-const CLIENTS: usize = 1_000;
-/// The time at which the run's only snapshot is taken, as a part of the run.
+/// The number of clients that each worker serves in a closed loop, unless a run says otherwise.
+pub const CLIENTS: usize = 1_000;
+/// The time at which a run takes its only snapshot, as a fraction of the run's length.
 const SNAPSHOT_AT: f64 = 0.6;
 
 /// The workload of an experiment.
@@ -100,14 +95,12 @@ pub struct Setting {
     pub warehouses: Warehouses,
     /// The mix of TPC-C.
     pub mix: Mix,
-    /// The part of each commit that the log gets.
+    /// The part of each commit that the log and the archive get.
     pub yardstick: Yardstick,
-    /// True if the dates in TPC-C are computed from the seed.
-    pub own_dates: bool,
 }
 
 impl Setting {
-    /// Returns the setting of the paper's workload, in which all transactions of TPC-C stay in their warehouse.
+    /// Returns the setting of the paper's workload. Each transaction of TPC-C uses only one warehouse.
     #[must_use]
     pub fn of(workload: Workload, scheme: LogScheme, warehouses: Warehouses) -> Setting {
         Setting {
@@ -120,7 +113,6 @@ impl Setting {
                 ..Mix::default()
             },
             yardstick: Yardstick::Product,
-            own_dates: false,
         }
     }
 
@@ -162,7 +154,7 @@ impl Setting {
                 mix: self.mix.clone(),
                 seed,
                 drive: Some(drive),
-                own_dates: self.own_dates,
+                own_dates: false,
                 digest: false,
             }),
         }
@@ -183,25 +175,31 @@ impl Bench {
         let disks = plant.env(speeds, SYNC_US, seed).disks;
         match self {
             Bench::Voter(bench) => bench.site.open_on(disks, None, voter::bench::declare),
-            Bench::Tpcc(bench) => bench.site.open_on(disks, None, tpcc::bench::declare),
+            Bench::Tpcc(bench) => bench.site.open_on(disks, None, declare_sites),
         }
     }
 
     fn options(&self) -> Options {
         let builder = match self {
             Bench::Voter(bench) => bench.site.builder(voter::bench::declare),
-            Bench::Tpcc(bench) => bench.site.builder(tpcc::bench::declare),
+            Bench::Tpcc(bench) => bench.site.builder(declare_sites),
         };
         builder.into_options()
     }
 }
 
-/// Returns the driver's settings for a run. Without a rate, it is a closed loop.
+/// Returns the driver's settings for a run. Without a rate, the driver runs a closed loop.
 #[must_use]
 pub fn driven(workers: usize, rate: Option<f64>, limit: Limit) -> DriveOptions {
+    driven_by(CLIENTS, workers, rate, limit)
+}
+
+/// As [`driven`], with `clients` clients for each worker of a closed loop.
+#[must_use]
+pub fn driven_by(clients: usize, workers: usize, rate: Option<f64>, limit: Limit) -> DriveOptions {
     DriveOptions {
         workers,
-        clients: CLIENTS * workers,
+        clients: clients * workers,
         rate,
         limit,
     }
@@ -228,7 +226,7 @@ pub struct Stand {
     seed: u64,
     plant: Plant,
     db: Db,
-    /// The number of runs so far. Each run draws other inputs.
+    /// The number of runs so far. It is part of the seed of the next run, so that each run has different inputs.
     runs: u64,
 }
 
@@ -238,28 +236,36 @@ impl Stand {
     /// # Errors
     /// Errors of the engine.
     pub fn new(setting: Setting, seed: u64) -> Result<Stand> {
-        let plant = Plant::new(1, 1);
         let bench = setting.bench(seed, driven(1, None, Limit::Txns(1)));
-        let db = bench.open(&plant, seed)?;
+        let stand = Stand::on(setting, seed, Plant::new(1, 1), 0)?;
         match &bench {
-            Bench::Voter(bench) => bench.populate(&db)?,
+            Bench::Voter(bench) => bench.populate(&stand.db)?,
             Bench::Tpcc(bench) => {
-                let was_empty = bench.populate(&db)?;
+                let was_empty = bench.populate(&stand.db)?;
                 assert!(was_empty, "the disks are new");
             }
         }
-        let stand = Stand {
-            setting,
-            seed,
-            plant,
-            db,
-            runs: 0,
-        };
         stand.checkpoint()?;
         Ok(stand)
     }
 
-    /// Takes a checkpoint. A restart after a later crash replays only the transactions behind it.
+    /// Opens the database on these disks, after `runs` runs.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub(super) fn on(setting: Setting, seed: u64, plant: Plant, runs: u64) -> Result<Stand> {
+        let bench = setting.bench(seed, driven(1, None, Limit::Txns(1)));
+        let db = bench.open(&plant, seed)?;
+        Ok(Stand {
+            setting,
+            seed,
+            plant,
+            db,
+            runs,
+        })
+    }
+
+    /// Takes a checkpoint. A restart after a later crash replays only the transactions after the checkpoint.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -277,16 +283,38 @@ impl Stand {
         mix64(self.seed.wrapping_add(run))
     }
 
-    /// Returns how many of the next `txns` New-Orders use several warehouses, if one worker runs them all.
+    /// Returns the inputs of the next run of one worker.
+    fn next_inputs(&self) -> Inputs {
+        let (scale, mix) = (self.setting.warehouses, self.setting.mix.clone());
+        Inputs::new(scale, mix, self.seed_of(self.runs + 1), 0, 1)
+    }
+
+    /// Returns how many of the next `txns` transactions are New-Orders with items from another warehouse. One worker
+    /// must run all of these transactions.
     #[must_use]
     pub fn distributed(&self, txns: u64) -> u64 {
-        let (scale, mix) = (self.setting.warehouses, self.setting.mix.clone());
-        let mut inputs = Inputs::new(scale, mix, self.seed_of(self.runs + 1), 0, 1);
-        let is_distributed = |_: &u64| match inputs.next_input() {
-            Input::NewOrder { w, lines, .. } => lines.iter().any(|(_, supplier, _)| *supplier != w),
-            _ => false,
-        };
-        to_u64((0..txns).filter(is_distributed).count())
+        let mut inputs = self.next_inputs();
+        to_u64(
+            (0..txns)
+                .filter(|_| inputs.next_input().is_distributed())
+                .count(),
+        )
+    }
+
+    /// Runs the next `txns` New-Orders with one worker. Distributed ones wait for other sites.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    pub fn run_on_sites(&mut self, txns: u64) -> Result<RunReport> {
+        let inputs = self.next_inputs();
+        self.runs += 1;
+        let options = driven(1, None, Limit::Txns(txns));
+        let mut report = RunReport::default();
+        let driven = drive(&self.db, &options, Kind::ALL.len(), |_| {
+            SiteTerminals::new(&self.db, inputs.clone())
+        })?;
+        report.measured(&options, &driven, &Kind::NAMES);
+        Ok(report)
     }
 
     /// Runs the workload.
@@ -312,7 +340,7 @@ impl Stand {
         Ok(self.db.digest()?)
     }
 
-    /// Drops the database without closing it.
+    /// Drops the database without closing it. Returns its disks and its digest.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -329,74 +357,6 @@ impl Stand {
             plant: self.plant,
             runs: self.runs,
             digest,
-        })
-    }
-}
-
-/// The disks that a crash left, and the digest of the database before it.
-pub struct Crash {
-    setting: Setting,
-    seed: u64,
-    plant: Plant,
-    options: Options,
-    runs: u64,
-    digest: u64,
-}
-
-impl Crash {
-    /// Restarts the database on `threads` threads, and checks that it has the state from before the crash. The crash
-    /// itself stays unchanged.
-    ///
-    /// # Errors
-    /// Errors of the restart; a state that differs from that before the crash.
-    pub fn restart(&self, threads: usize, log_mbps: u64) -> Result<OrderedReport> {
-        let speeds = Speeds {
-            log: log_mbps,
-            image: 0,
-        };
-        let env = self.plant.env(speeds, 0, self.seed);
-        let options = &self.options;
-        let replayer = Replayer::new(options.typed.clone(), options.value_bytes_max);
-        let restarted = restart(&RestartOptions {
-            disks: env.disks,
-            clock: env.clock,
-            schedule: Schedule::new(Level::Four, threads),
-            methods: Methods::default(),
-            tree: perdura_recovery::tree::TreeMeans::default(),
-            ordered: Some(Arc::new(replayer)),
-            archived: None,
-            mode: perdura_recovery::RestartMode::Dry,
-            tail: Default::default(),
-            memory: Arc::new(MemoryAccount::new(u64::MAX)),
-            catalog: Arc::new(CatalogRows::default()),
-            progress: Arc::new(Progress::default()),
-        })?
-        .context("the crash left a database")?;
-        let digest = perdura::digest::digest(&restarted.data())?;
-        ensure!(
-            digest == self.digest,
-            "a restart ended in {digest:016x}, and there was {:016x} before the crash",
-            self.digest
-        );
-        restarted.report.ordered.context("the log has rows")
-    }
-
-    /// Opens the crashed database to run more transactions.
-    ///
-    /// # Errors
-    /// Errors of the engine.
-    pub fn reopen(self) -> Result<Stand> {
-        let drive = driven(1, None, Limit::Txns(1));
-        let db = self
-            .setting
-            .bench(self.seed, drive)
-            .open(&self.plant, self.seed)?;
-        Ok(Stand {
-            setting: self.setting,
-            seed: self.seed,
-            plant: self.plant,
-            db,
-            runs: self.runs,
         })
     }
 }

@@ -1,16 +1,15 @@
-//! Figure 2(b): compares the size of the table of dirty pages with the memory, and with the number of pages that were
-//! dirty.
-
-use std::ops::RangeInclusive;
+//! Figure 2(b): compares the size of the table of dirty pages with two numbers: the pages in memory, and the pages that
+//! were dirty.
 
 use anyhow::Result;
 
 use super::super::Lab;
-use super::super::claim::{Claim, Target};
+use super::super::claim::{Better, Bounds, Claim, Finding};
 use super::super::figure::{Figure, cell};
+use super::super::paper::Paper;
 use super::super::plot::{Chart, Panel, Plot, Series};
 use super::at_cache;
-use super::scale::Size;
+use super::restarts::farthest;
 use crate::num::{count_f64, f64_of, ratio};
 
 /// The results for one size of memory.
@@ -18,8 +17,8 @@ struct Point {
     cache: u64,
     frames: usize,
     dirty: usize,
-    /// The numbers of pages in the tables of dirty pages: from Δ records, from BW records, and from the checkpoint's
-    /// end.
+    /// The sizes of three tables of dirty pages, in pages. `logical` is made from Δ records, `sql` from BW records,
+    /// and `aries` from the record of the checkpoint's end.
     logical: usize,
     sql: usize,
     aries: usize,
@@ -79,7 +78,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
                 ]
             })
             .collect(),
-        claims: claims(stand.size, &points),
+        claims: claims(&points),
         plot: Plot {
             title: "Figure 2(b): dirty pages as a part of the memory".into(),
             subtitle: stand.setting(lab).swap_remove(0),
@@ -100,63 +99,109 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-fn claims(size: Size, points: &[Point]) -> Vec<Claim> {
-    let why = "the shape is the writer's, which keeps a quarter of the memory dirty at most";
-    let shares = |caches: RangeInclusive<u64>| {
-        let points = points
-            .iter()
-            .filter(move |point| caches.contains(&point.cache));
-        points.map(|point| point.percent(point.logical))
-    };
-    let least = |caches| shares(caches).fold(f64::INFINITY, f64::min);
-    let most = |caches| shares(caches).fold(0.0, f64::max);
-    let (small, large) = (0..=30, 60..=100);
-    let claim = |what: &str, paper: &str, target, ours| {
-        let target = if size.is_asked() {
-            target
-        } else {
-            Target::None
-        };
-        Claim::measured(what, paper, target, ours, why).in_unit(" %")
-    };
-    let over = |point: &Point| ratio(count_f64(point.logical), count_f64(point.dirty));
-    let apart = |point: &Point| (ratio(count_f64(point.logical), count_f64(point.sql)) - 1.0).abs();
-    vec![
-        claim(
-            "table / memory up to 30 %, the least",
-            "30 %, falling",
-            Target::AtLeast(22.0),
-            least(small.clone()),
-        ),
-        claim(
-            "table / memory up to 30 %, the most",
-            "30 %",
-            Target::AtMost(30.0),
-            most(small),
-        ),
-        claim(
-            "table / memory at 60 %, the least",
-            "10 %",
-            Target::AtLeast(12.0),
-            least(large.clone()),
-        ),
-        claim(
-            "table / memory at 60 %, the most",
-            "10 %",
-            Target::AtMost(18.0),
-            most(large),
-        ),
-        Claim::reported(
-            "table / truly dirty pages, the worst",
-            "-",
-            points.iter().map(over).fold(0.0, f64::max),
+fn claims(points: &[Point]) -> Vec<Claim> {
+    let mut claims: Vec<Claim> = points.iter().map(share).collect();
+    claims.extend(falls(points));
+    let over = |a: usize, b: usize| ratio(count_f64(a), count_f64(b));
+    let has_all = points.iter().map(|point| over(point.sql, point.dirty));
+    claims.extend(has_all.reduce(f64::min).map(|ours| {
+        Claim::measured(
+            "table of BW / truly dirty pages, the least",
+            Paper::above("all dirty pages are in the table", 1.0).within(0.0),
+            Bounds(Better::More, Finding::AtLeast(1.0)),
+            ours,
+            "a table of BW records has every page that an operation names, those of the tail too",
+        )
+    }));
+    let needless = points.iter().map(|point| over(point.logical, point.dirty));
+    claims.extend(needless.reduce(f64::max).map(|ours| {
+        Claim::own(
+            "table of Δ / truly dirty pages, the most",
+            Finding::AtMost(2.0),
+            ours,
             "what was written since the last Δ, or before its first write was noted, is still in the table",
-        ),
-        Claim::reported(
-            "table of Δ / table of BW, the farthest apart",
-            "roughly the same accuracy",
-            points.iter().map(apart).fold(0.0, f64::max),
-            "",
-        ),
-    ]
+        )
+    }));
+    let apart = points.iter().map(|point| over(point.logical, point.sql));
+    claims.extend(farthest(apart).map(|ours| {
+        Claim::measured(
+            "table of Δ / table of BW, the farthest from 1",
+            Paper::of("roughly the same accuracy", 1.0),
+            Bounds(Better::Neither, Finding::Within(1.0, 0.3)),
+            ours,
+            "the pages of the tail are in no Δ; in a small table, they are a larger part",
+        )
+    }));
+    claims
+}
+
+/// Judges the size of the table in percent of the memory. A table as large as the memory saves nothing.
+fn share(point: &Point) -> Claim {
+    let paper = match point.cache {
+        2 => Paper::of("30 %", 30.0),
+        60 => Paper::of("10 %", 10.0),
+        _ => Paper::between("varies from 30 % to 10 %", 10.0, 30.0),
+    };
+    let what = format!("table / memory, memory {} %", point.cache);
+    let why = "the writer keeps a quarter of the memory dirty at most, whatever the size";
+    let finding = Bounds(Better::Neither, Finding::AtMost(99.9));
+    Claim::measured(&what, paper, finding, point.percent(point.logical), why).in_unit(" %")
+}
+
+/// Judges whether a smaller memory is the dirtier one.
+fn falls(points: &[Point]) -> Option<Claim> {
+    let (least, greatest) = (points.first()?, points.last()?);
+    let share = |point: &Point| point.percent(point.logical);
+    Some(Claim::measured(
+        "table's part of the greatest memory / of the least",
+        Paper::of("10 % / 30 %", 1.0 / 3.0),
+        Bounds(Better::Less, Finding::AtMost(0.99)),
+        ratio(share(greatest), share(least)),
+        "the writer's limit is the same part of every memory; only the largest does not reach it",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::judged::each_can_be_missed;
+    use super::*;
+
+    fn as_paper() -> Vec<Point> {
+        let point = |cache, logical| Point {
+            cache,
+            frames: 1_000,
+            dirty: logical - 10,
+            logical,
+            sql: logical,
+            aries: 900,
+        };
+        vec![point(2, 300), point(15, 200), point(60, 100)]
+    }
+
+    #[test]
+    fn each_claim_can_be_missed() {
+        each_can_be_missed(
+            as_paper,
+            |points| claims(points),
+            &[
+                ("table / memory", |points| {
+                    points.iter_mut().for_each(|point| point.logical *= 2);
+                }),
+                ("of the greatest memory / of the least", |points| {
+                    points[2].logical = 149
+                }),
+                ("of the greatest memory / of the least", |points| {
+                    points[2].logical = 301
+                }),
+                ("table of BW / truly dirty", |points| points[1].dirty = 201),
+                ("table of Δ / truly dirty", |points| points[1].dirty = 99),
+                ("table of Δ / table of BW", |points| {
+                    points[0].logical = 350
+                }),
+                ("table of Δ / table of BW", |points| {
+                    points[0].logical = 200
+                }),
+            ],
+        );
+    }
 }

@@ -8,19 +8,19 @@ use perdura_device::{Access, Clock, Disk, FileDisk, MemDisk, ModelDisk, OverlayD
 
 use super::super::scratch::Scratch;
 
-/// The time of an access to the modelled disk, microseconds. Below a millisecond the model waits by spinning, and on
-/// a machine of two cores no I/O would run beside the work.
+/// The time of an access to the modelled disk, microseconds. For an access of less than a millisecond, the model would
+/// spin. On a machine of two cores, the spinning would take CPU time from the work.
 pub(super) const ACCESS_US: u64 = 2_000;
 
 /// The disk of the experiments' files.
 pub(super) struct Ground {
-    /// The directory of the machine's own disk. `None`: the files are in memory.
+    /// A directory on the machine's own disk. `None`: the files are in memory.
     dir: Option<Scratch>,
     pub clock: Arc<dyn Clock>,
 }
 
 impl Ground {
-    /// Puts the files in memory or, if `data` is given, in a new directory in it.
+    /// Puts the files in memory or, if `data` is given, in a new directory within `data`.
     pub fn new(data: Option<&Path>) -> Result<Ground> {
         let make = |data: &Path| {
             std::fs::create_dir_all(data).with_context(|| format!("making {}", data.display()))?;
@@ -45,7 +45,8 @@ impl Ground {
         }
     }
 
-    /// Returns an empty disk.
+    /// Returns an empty disk. On the machine's own disk, it is the directory `name`. If the directory exists, it is
+    /// removed first.
     pub fn disk(&self, name: &str) -> Result<Arc<dyn Disk>> {
         let Some(scratch) = &self.dir else {
             return Ok(Arc::new(MemDisk::new()));
@@ -58,8 +59,8 @@ impl Ground {
         Ok(Arc::new(FileDisk::new(&dir)?))
     }
 
-    /// Returns a disk that shows the contents of `below` and keeps its own writes elsewhere. `below` stays unchanged.
-    /// Dropping the disk drops the writes.
+    /// Returns a disk that shows the contents of `below`. Writes to the new disk do not change `below`, and are lost
+    /// when the new disk is dropped.
     pub fn over(&self, below: &Arc<dyn Disk>) -> Result<Arc<dyn Disk>> {
         let scratch = self.disk("scratch")?;
         Ok(Arc::new(OverlayDisk::new(
@@ -69,7 +70,8 @@ impl Ground {
         )?))
     }
 
-    /// Returns a disk with the speed at which restarts are timed: the machine's own, or the modelled one.
+    /// Returns `disk` with the speed for timed restarts. The machine's own disk is returned as is. A disk in memory
+    /// gets a model that delays accesses.
     pub fn timed(&self, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
         match self.is_own() {
             true => disk,

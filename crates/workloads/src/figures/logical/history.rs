@@ -20,7 +20,7 @@ use super::unsynced::UnsyncedDisk;
 const TABLE: TableId = TableId(1);
 /// The size of a page, bytes.
 pub(super) const PAGE_BYTES: usize = 8192;
-/// The size of a row's value, bytes. An update changes all of them.
+/// The size of a row's value, bytes. An update changes all bytes of the value.
 pub(super) const VALUE_BYTES: usize = 100;
 /// The number of rows of a leaf that is nine tenths full.
 const ROWS_PER_PAGE: u64 = 62;
@@ -47,7 +47,7 @@ fn options(ground: &Ground, frames: usize) -> KeyedOptions {
     }
 }
 
-/// A filled table, from which each history begins.
+/// A filled table. Each history begins with this table.
 pub(super) struct Table {
     pub disk: Arc<dyn Disk>,
     rows: u64,
@@ -77,7 +77,7 @@ impl Table {
         })
     }
 
-    /// Returns `percent` percent of the number of the table's pages.
+    /// Returns `percent` percent of the table's pages, as a number of pages.
     pub fn part(&self, percent: u64) -> usize {
         let pages = self.pages * percent / 100;
         usize::try_from(pages).unwrap_or(usize::MAX)
@@ -96,7 +96,7 @@ fn key_of(row: u64) -> Vec<u8> {
     row.to_be_bytes().to_vec()
 }
 
-/// Returns a value whose bytes all depend on `number`.
+/// Returns a value for `number`. All bytes of the value depend on the number.
 fn value_of(number: u64) -> [u8; VALUE_BYTES] {
     let bytes = perdura_base::checksum::mix64(number).to_le_bytes();
     std::array::from_fn(|at| bytes[at % bytes.len()])
@@ -105,22 +105,22 @@ fn value_of(number: u64) -> [u8; VALUE_BYTES] {
 /// The settings of a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Plan {
-    /// The memory as a part of the table, percent.
+    /// The size of the memory, percent of the table.
     pub cache: u64,
     /// The checkpoint interval as a multiple of the shortest interval.
     pub interval: u64,
-    /// True if a Δ record has the number of each update.
+    /// True if Δ records contain the sequence number of each update (appendix D.1).
     pub with_numbers: bool,
 }
 
 /// The disk and the counts that a history left.
 pub(super) struct Crash {
-    /// The disk as the end of the process left it.
+    /// The disk as the history left it.
     pub disk: Arc<dyn Disk>,
     pub options: KeyedOptions,
     /// The number of updates.
     pub updates: u64,
-    /// The number of these that are behind the last Δ record.
+    /// The number of updates after the last Δ record.
     pub tail: u64,
     /// The number of pages in memory that differed from their copies on disk.
     pub dirty: usize,
@@ -138,8 +138,9 @@ struct History<'a> {
     updates: u64,
 }
 
-/// Runs a history over a table, and drops the database without closing it. The history ends when the memory has been
-/// filled twice, all checkpoints have been taken, and a whole interval has passed since the last checkpoint began.
+/// Runs a history over a table, and drops the database without closing it. The history ends when three conditions
+/// hold. It has at least two updates for each page in memory, all checkpoints have been taken, and a whole interval
+/// has passed since the last checkpoint began.
 pub(super) fn run(
     ground: &Ground,
     table: &Table,
@@ -148,7 +149,8 @@ pub(super) fn run(
 ) -> Result<Crash> {
     let mut options = options(ground, table.part(plan.cache));
     options.with_numbers = plan.with_numbers;
-    // The tail is shorter than the number of notes after which a Δ record is written, so that no Δ record follows it.
+    // After `notes` notes, a Δ record is written. The tail, which is the updates after the last Δ record, must have
+    // fewer updates.
     let notes = to_u64(options.means().limits.notes);
     let tail = size.tail().min(notes - 1).max(1);
     let warm = 2 * to_u64(options.frames);
@@ -175,8 +177,8 @@ pub(super) fn without_checkpoints(
     })
 }
 
-/// Opens a table on a new disk in front of the table's own. Runs `history`, which returns the number of updates
-/// behind the last Δ record. Drops the database without closing it.
+/// Opens a table on an overlay, so that the table's own disk stays unchanged. Runs `history`, which returns the number
+/// of updates after the last Δ record. Drops the database without closing it.
 fn crash(
     ground: &Ground,
     (table, options): (&Table, KeyedOptions),
@@ -247,8 +249,8 @@ impl History<'_> {
         Ok(())
     }
 
-    /// Takes up to `steps` steps of the checkpoint under way. Returns the number of checkpoints that have ended so
-    /// far.
+    /// Takes up to `steps` steps of the checkpoint under way. Returns 1 if the checkpoint has ended in these steps, and
+    /// otherwise 0.
     fn go_on(&self, steps: u64) -> Result<u64> {
         for _ in 0..steps {
             match self.keyed.checkpoints().step()? {
@@ -261,8 +263,8 @@ impl History<'_> {
         Ok(0)
     }
 
-    /// Writes a Δ record, and runs `updates` updates behind it. The last transaction stays open. A restart that is
-    /// not a dry run undoes it.
+    /// Writes a Δ record, and runs `updates` updates after it. The last transaction stays open. Each restart undoes
+    /// this transaction, except a dry run.
     fn tail(&mut self, updates: u64) -> Result<()> {
         let writer = TreeWriter::new(Arc::clone(self.keyed.wal()));
         let eosl = self.keyed.wal().eosl(Rung::Disk);

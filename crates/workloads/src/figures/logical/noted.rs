@@ -1,5 +1,5 @@
-//! Reads the records about the tree in the log of a crash, from the redo start on, as an analysis
-//! reads them.
+//! Reads the tree's records in the log of a crash, beginning at the redo start. These are the records that the
+//! analysis of a restart reads.
 
 use anyhow::{Context, Result};
 use perdura_base::{Gsn, Pid, StreamId};
@@ -11,25 +11,28 @@ use perdura_tree::dirty_pages::DirtyPages;
 use perdura_wal::{Check, Direction, FrameKind, scan_stream};
 
 use super::history::Crash;
-use crate::num::{count_f64, f64_of, ratio};
 
-/// The records from the redo start on.
+/// The tree's records after the redo start.
 pub(super) struct Noted {
     rssp: Gsn,
     pub deltas: Vec<Delta>,
     pub writes: Vec<Writes>,
-    /// The size of the payloads of all frames from the redo start on, bytes.
+    /// The size of the payloads of the tree's records and operations after the redo start, bytes.
     pub log_bytes: u64,
-    /// The part of these that is Δ records, bytes.
+    /// The part of `log_bytes` that is Δ records, bytes.
     pub delta_bytes: u64,
-    /// The part of these that is BW records, bytes.
+    /// The part of `log_bytes` that is BW records, bytes.
     pub writes_bytes: u64,
-    /// The size of the Δ records without the numbers of the updates, bytes.
+    /// The size that the Δ records would have without the sequence numbers of the updates, bytes.
     pub plain_delta_bytes: u64,
-    /// The page and the number of each operation.
+    /// The page and the sequence number of each operation.
     operations: Vec<(Pid, Gsn)>,
-    /// BW records and operations, in the order of their numbers.
+    /// The analysis by page. It reads BW records and operations in the order of their sequence numbers.
     by_page: SqlAnalysis,
+    /// The analysis by page that leaves out the operations after the last Δ record.
+    before_tail: SqlAnalysis,
+    /// The page and the sequence number of each operation that was read after the latest Δ record.
+    since_delta: Vec<(Pid, Gsn)>,
 }
 
 impl Noted {
@@ -49,6 +52,8 @@ impl Noted {
             plain_delta_bytes: 0,
             operations: Vec::new(),
             by_page: SqlAnalysis::new(),
+            before_tail: SqlAnalysis::new(),
+            since_delta: Vec::new(),
         };
         for unit in scan.units(1 << 20) {
             scan.read_unit(unit, Direction::Forward, |frame, _| {
@@ -81,10 +86,14 @@ impl Noted {
                 plain.encode(&mut out, gsn);
                 self.plain_delta_bytes += bytes_of(out.len());
                 self.deltas.push(delta);
+                for (pid, gsn) in self.since_delta.drain(..) {
+                    self.before_tail.update(pid, gsn);
+                }
             }
             TreeRecord::Writes(writes) => {
                 self.writes_bytes += bytes;
                 self.by_page.writes(&writes);
+                self.before_tail.writes(&writes);
                 self.writes.push(writes);
             }
             TreeRecord::Structure(_) | TreeRecord::RedoStart | TreeRecord::EndCheckpoint(_) => {}
@@ -99,12 +108,13 @@ impl Noted {
                 if let Some(row) = act.row() {
                     self.operations.push((row.pid, Gsn(gsn)));
                     self.by_page.update(row.pid, Gsn(gsn));
+                    self.since_delta.push((row.pid, Gsn(gsn)));
                 }
             }
         }
     }
 
-    /// Returns the table of dirty pages that is made from this part of each Δ record.
+    /// Returns the table of dirty pages that the analysis makes if Δ records have the contents `detail`.
     pub fn table(&self, detail: Detail) -> DirtyPages {
         let mut analysis = LogicalAnalysis::new(detail, self.rssp);
         self.deltas.iter().for_each(|delta| analysis.delta(delta));
@@ -116,26 +126,18 @@ impl Noted {
         self.by_page.clone().finish()
     }
 
-    /// Returns the number of operations that a table cannot exclude, so that their pages must be
-    /// read.
+    /// Returns the table that Algorithm 3 makes without the tail. The tail is the operations after the last Δ record.
+    /// So no Δ record lists their pages.
+    pub fn table_before_tail(&self) -> DirtyPages {
+        self.before_tail.clone().finish()
+    }
+
+    /// Returns the number of operations that redo cannot skip if it uses `table`. Redo must read their pages.
     pub fn left_by(&self, table: &DirtyPages) -> usize {
         let operations = self.operations.iter();
         operations
             .filter(|(pid, gsn)| table.skips(*pid, *gsn).is_none())
             .count()
-    }
-
-    /// Returns the ratio of Δ records to BW records.
-    pub fn deltas_a_bw(&self) -> f64 {
-        ratio(count_f64(self.deltas.len()), count_f64(self.writes.len()))
-    }
-
-    /// Returns the share of Δ and BW records in the bytes of the log.
-    pub fn share(&self) -> f64 {
-        ratio(
-            f64_of(self.delta_bytes + self.writes_bytes),
-            f64_of(self.log_bytes),
-        )
     }
 }
 

@@ -1,22 +1,25 @@
 //! Redoes one log onto pages of two sizes. Redo by keys needs no knowledge of pages (section 1.1 of the paper).
 //!
 //! Two databases are made from the same seed with the same rows, one in pages of 8 KiB and the other in pages of 4
-//! KiB. They have the same uuid and the same lives. The log of the second database is replaced by that of the first,
-//! and log0 restarts both.
+//! KiB. They have the same uuid and the same lives. The log of the second database is replaced by the log of the
+//! first. Then the method log0 restarts both.
 
 use anyhow::{Context, Result, ensure};
 use perdura_device::{Access, Disk};
 use perdura_wal::segment::LOG_DIR;
 
+use super::super::claim::{Better, Bounds, Claim, Finding};
+use super::super::paper::Paper;
 use super::ground::Ground;
 use super::history::{PAGE_BYTES, Table, without_checkpoints};
 use super::method_of;
 use super::restarts::counted;
 use super::scale::Size;
+use crate::num::{f64_of, ratio};
 
 /// The size of the second database's pages, bytes.
 const OTHER_BYTES: usize = 4096;
-/// The table has the paper's size divided by this, which is enough here.
+/// The divisor of the paper's size. It is large, because a small table is enough here.
 const DIVISOR: u64 = 400;
 /// The number of updates in the log.
 const UPDATES: u64 = 4_000;
@@ -25,11 +28,11 @@ const FRAMES: usize = 200;
 
 /// The results of both restarts.
 pub(super) struct Ported {
-    /// The numbers of pages of the two databases.
+    /// The number of pages of each database.
     pub pages: [u64; 2],
     /// The number of operations in the log.
     pub operations: u64,
-    /// The number of these that were applied to the second database's pages.
+    /// The number of operations that redo applied to the second database's pages.
     pub applied: u64,
 }
 
@@ -65,6 +68,20 @@ pub(super) fn port(ground: &Ground, seed: u64) -> Result<Ported> {
     })
 }
 
+/// Judges the redo of a log by keys onto pages of another size.
+pub(super) fn ported(ported: &Ported) -> Claim {
+    Claim::measured(
+        "log0 of one log, written over pages of 8 KiB, onto pages of 4 KiB: operations applied / in the log",
+        Paper::of("can be applied to disparate configurations", 1.0).within(0.0),
+        Bounds(Better::More, Finding::AtLeast(1.0)),
+        ratio(f64_of(ported.applied), f64_of(ported.operations)),
+        &format!(
+            "the digest is that of its own table, or the figure is not made; {} pages and {}",
+            ported.pages[0], ported.pages[1]
+        ),
+    )
+}
+
 fn copy(from: &dyn Disk, to: &dyn Disk, path: &str) -> Result<()> {
     let file = from.open(path, Access::Buffered)?;
     let len = usize::try_from(file.len()?).context("a segment that fits memory")?;
@@ -72,4 +89,23 @@ fn copy(from: &dyn Disk, to: &dyn Disk, path: &str) -> Result<()> {
     ensure!(file.read_at(0, &mut bytes)? == len, "all of {path}");
     to.create(path, Access::Buffered)?.write_at(0, &bytes)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::claim::Verdict;
+    use super::*;
+
+    #[test]
+    fn an_operation_that_is_not_applied_to_other_pages_is_a_failure() {
+        let of = |applied| {
+            let found = Ported {
+                pages: [1, 2],
+                operations: 10,
+                applied,
+            };
+            ported(&found).verdict
+        };
+        assert_eq!([of(10), of(9)], [Verdict::AsPaper, Verdict::Fails]);
+    }
 }

@@ -1,4 +1,4 @@
-//! Restarts a crash, which stays unchanged.
+//! Restarts the database that a crash left. The disk of the crash stays unchanged.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use perdura_recovery::restart::{RestartOptions, Restarted};
 use perdura_recovery::tree::contents::{ALL_STABLE, contents};
 use perdura_recovery::{Disks, Method};
 
+use super::super::sample::Sample;
 use super::ground::Ground;
 use super::history::Crash;
 use super::unsynced::UnsyncedDisk;
@@ -36,9 +37,20 @@ pub(super) struct Timed {
 }
 
 impl Timed {
-    /// Returns the median of a figure.
+    /// Returns the median, over the restarts, of the value that `of` computes from a report.
     pub fn median(&self, of: impl Fn(&TreeReport) -> f64) -> f64 {
         median(self.reports.iter().map(of).collect())
+    }
+
+    /// Returns the value that `of` computes from each restart.
+    pub fn sample(&self, of: impl Fn(&TreeReport) -> f64) -> Sample {
+        Sample::of(self.reports.iter().map(of))
+    }
+
+    /// Returns the ratio of the times of redo in each round: the time of this method, divided by that of `other`.
+    pub fn over(&self, other: &Timed) -> Sample {
+        let rounds = self.reports.iter().zip(&other.reports);
+        Sample::of(rounds.map(|(a, b)| ratio(redo_seconds(a), redo_seconds(b))))
     }
 
     /// Returns the median time of redo, seconds.
@@ -46,13 +58,31 @@ impl Timed {
         self.median(redo_seconds)
     }
 
-    /// Returns the difference between the slowest and the fastest restart, as a part of the median.
+    /// Returns the difference between the longest and the shortest time of redo, divided by the median.
     pub fn spread(&self) -> f64 {
         let times = || self.reports.iter().map(redo_seconds);
         let most = times().fold(0.0, f64::max);
         let least = times().fold(f64::INFINITY, f64::min);
         ratio(most - least, self.seconds())
     }
+}
+
+/// Returns the sample with the largest median. `None`: `samples` is empty.
+pub(super) fn largest(samples: impl IntoIterator<Item = Sample>) -> Option<Sample> {
+    let all = samples.into_iter();
+    all.max_by(|a, b| a.median.total_cmp(&b.median))
+}
+
+/// Returns the sample with the smallest median. `None`: `samples` is empty.
+pub(super) fn smallest(samples: impl IntoIterator<Item = Sample>) -> Option<Sample> {
+    let all = samples.into_iter();
+    all.min_by(|a, b| a.median.total_cmp(&b.median))
+}
+
+/// Returns the ratio that is farthest from 1. `None`: `ratios` is empty.
+pub(super) fn farthest(ratios: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let all = ratios.into_iter();
+    all.max_by(|a, b| (a - 1.0).abs().total_cmp(&(b - 1.0).abs()))
 }
 
 fn restart(ground: &Ground, crash: &Crash, method: &Method, is_timed: bool) -> Result<Restarted> {
@@ -75,13 +105,13 @@ fn restart(ground: &Ground, crash: &Crash, method: &Method, is_timed: bool) -> R
     restarted.context("the crash left a database")
 }
 
-/// Restarts once on a disk with the speed at which restarts are timed.
+/// Restarts once on a disk with the speed for timed restarts ([`Ground::timed`]).
 pub(super) fn timed(ground: &Ground, crash: &Crash, method: &Method) -> Result<TreeReport> {
     let report = restart(ground, crash, method, true)?.report.tree;
     report.context("a tree's restart reports")
 }
 
-/// Restarts once at full speed. Returns the restart's report, which has counts, and the digest of all rows.
+/// Restarts once at full speed. Returns two results: the restart's report, for its counts, and the digest of all rows.
 pub(super) fn counted(
     ground: &Ground,
     crash: &Crash,

@@ -4,25 +4,25 @@
 const PAPER_PAGES: u64 = 436_000;
 /// The number of updates between two of the paper's checkpoints.
 const PAPER_INTERVAL: u64 = 40_000;
-/// The number of updates behind the paper's last Δ record.
+/// The number of updates after the paper's last Δ record.
 const PAPER_TAIL: u64 = 100;
-/// The least number of updates behind the last Δ record: a whole transaction. Fewer would not show an effect.
+/// The minimum number of updates after the last Δ record: a whole transaction. Fewer would not show an effect.
 const TAIL_MIN: u64 = 10;
 
 /// The sizes of the experiments.
 #[derive(Debug, Clone, Copy)]
 pub struct LogicalScale {
-    /// The paper's size is divided by this on the modelled disk.
+    /// The factor by which an experiment on the modelled disk is smaller than the paper's.
     pub divisor: u64,
-    /// The paper's size is divided by this on a disk of this machine.
+    /// The factor by which an experiment on a disk of this machine is smaller than the paper's.
     pub own_divisor: u64,
-    /// The sizes of memory as parts of the table, percent, ascending.
+    /// The sizes of memory in percent of the table, in ascending order.
     pub caches: &'static [u64],
-    /// The size of memory for the varied checkpoint intervals, percent of the table.
+    /// The size of memory in the experiment that varies the checkpoint interval, in percent of the table.
     pub interval_cache: u64,
     /// The checkpoint intervals as multiples of the shortest one.
     pub intervals: &'static [u64],
-    /// The number of restarts. The median counts.
+    /// The number of timed restarts for each crash and method. Their median is reported.
     pub repeats: usize,
 }
 
@@ -58,7 +58,7 @@ impl LogicalScale {
 /// A part of the paper's size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
-    /// The paper's size is divided by this.
+    /// The divisor of the paper's size.
     pub divisor: u64,
 }
 
@@ -73,18 +73,12 @@ impl Size {
         PAPER_INTERVAL / self.divisor
     }
 
-    /// Returns the number of updates behind the last Δ record, at least [`TAIL_MIN`].
+    /// Returns the number of updates after the last Δ record, at least [`TAIL_MIN`].
     pub fn tail(self) -> u64 {
         (PAPER_TAIL / self.divisor).max(TAIL_MIN)
     }
 
-    /// Returns whether the targets apply to this size. In a smaller table, the writer's smallest batch of 16 pages is
-    /// too large a part of the pages that may be dirty.
-    pub fn is_asked(self) -> bool {
-        self.divisor <= 10
-    }
-
-    /// Returns whether it is the paper's own size.
+    /// Returns whether this is the paper's own size.
     pub fn is_papers(self) -> bool {
         self.divisor == 1
     }

@@ -31,7 +31,7 @@ impl Counted {
 
 type Kept<K, V> = RefCell<BTreeMap<K, Rc<V>>>;
 
-/// The experiments of paper 002.
+/// The table, the histories and the restarts of paper 002's experiments.
 pub struct LogicalStand {
     pub(super) ground: Ground,
     pub(super) size: Size,
@@ -42,7 +42,7 @@ pub struct LogicalStand {
     timed: Kept<(Plan, &'static str), Timed>,
 }
 
-/// Returns the stored value of a key, and makes and stores the value at the first call.
+/// Returns the value of a key. The first call for a key makes the value and stores it.
 fn kept<K: Ord + Copy, V>(
     of: &Kept<K, V>,
     key: K,
@@ -114,8 +114,8 @@ impl LogicalStand {
         })
     }
 
-    /// Restarts a crash by several methods at the timed speed. The methods take turns, so that a slow phase of the
-    /// machine affects all of them.
+    /// Restarts a crash by several methods, at the speed of [`Ground::timed`]. The methods take turns, so that a slow
+    /// phase of the machine affects all of them.
     pub(super) fn timed(
         &self,
         lab: &Lab<'_>,

@@ -1,7 +1,7 @@
 //! A disk without syncs: writes stay in the operating system's cache until the history is over.
 //!
-//! A history ends when its process drops the database, not with a loss of power. So it need not wait for a disk,
-//! which would take most of an hour at the paper's size. The files that it leaves are the same.
+//! A history ends when its process drops the database, not with a loss of power. So it need not wait for syncs, which
+//! would take most of an hour at the paper's size. With and without syncs, it leaves the same files.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use perdura_base::Result;
 use perdura_device::{Access, Disk, File};
 
-/// A disk whose syncs do nothing, and whose files are accessed through the cache.
+/// A disk whose syncs do nothing, and whose files are accessed through the operating system's cache.
 pub(super) struct UnsyncedDisk {
     disk: Arc<dyn Disk>,
     /// The files that were opened.
@@ -27,7 +27,7 @@ impl UnsyncedDisk {
         }
     }
 
-    /// Makes all writes durable, and drops the files.
+    /// Makes all writes durable, and forgets the opened files.
     ///
     /// # Errors
     /// Errors of the disk.

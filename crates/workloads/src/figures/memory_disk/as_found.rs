@@ -1,4 +1,5 @@
-//! TPC-C without injected delays: compares the engine with its log on this machine's disk and with its log in memory.
+//! TPC-C without injected delays: compares the throughput with the log on this machine's disk and with the log in
+//! memory.
 
 use std::time::Duration;
 
@@ -6,6 +7,7 @@ use anyhow::Result;
 use perdura::Db;
 
 use super::super::Lab;
+use super::super::sample::Sample;
 use super::super::scratch::Scratch;
 use super::media::is_in_memory;
 use super::tables::{bench, users};
@@ -14,19 +16,19 @@ use crate::drive::{DriveOptions, Limit, RunReport};
 use crate::num::{f64_of, median, ratio};
 use crate::tpcc::bench::TpccBench;
 
-/// The numbers of users.
+/// The measured counts of users.
 const USERS: [usize; 2] = [100, 500];
 
 /// The results for one number of users, with the log on the disk and in memory.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// The number of users, or of clients that do not think.
+    /// The number of users if `thinks` is true, and otherwise the number of clients that do not think.
     pub users: usize,
     /// True if the users think between two transactions.
     pub thinks: bool,
     /// The number of transactions a second in each round, with the log on the disk, and with the log in memory.
     pub per_s: [Vec<f64>; 2],
-    /// The median latencies of clients that do not think, microseconds, in the same order.
+    /// The median latency in each round, microseconds, in the order of `per_s`. Empty if `thinks` is true.
     pub latency_us: [Vec<f64>; 2],
 }
 
@@ -51,6 +53,14 @@ impl Found {
         let [disk, memory] = self.tps();
         ratio(memory, disk)
     }
+
+    /// Returns the gain in each round, percent of the throughput with the log on the disk.
+    #[must_use]
+    pub fn percent(&self) -> Sample {
+        let [disk, memory] = &self.per_s;
+        let rounds = disk.iter().zip(memory);
+        Sample::of(rounds.map(|(disk, memory)| 100.0 * (ratio(*memory, *disk) - 1.0)))
+    }
 }
 
 /// The measurements on this machine.
@@ -58,7 +68,7 @@ impl Found {
 pub struct AsFound {
     /// The folder of the log on the disk.
     pub folder: String,
-    /// The results of users who think, and then those of clients who do not.
+    /// The results of users who think, and after them the results of clients that do not think.
     pub found: Vec<Found>,
 }
 

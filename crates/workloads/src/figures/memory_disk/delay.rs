@@ -4,9 +4,11 @@
 use anyhow::Result;
 
 use super::super::Lab;
-use super::super::claim::{Claim, Target};
+use super::super::claim::{Better, Bounds, Claim, Finding};
 use super::super::figure::{Figure, cell};
+use super::super::paper::Paper;
 use super::super::plot::{Chart, Panel, Plot, Series};
+use super::super::sample::Sample;
 use super::media::{Acknowledged, InMemory, Medium, OnDisk, Took, is_in_memory, measure};
 use super::paper::{BLOCKS_KB, Formula, delay_ratio};
 use super::table;
@@ -23,9 +25,16 @@ struct Point {
 }
 
 impl Point {
-    /// Returns the time of a durable write, divided by that of another medium.
+    /// Returns the median time of a durable write, divided by the median time on another medium. `medium` is an index
+    /// of [`NAMES`].
     fn sync_over(&self, medium: usize) -> f64 {
         ratio(self.took[0].p50, self.took[medium].p50)
+    }
+
+    /// Returns the ratio of [`Point::sync_over`] for each part of the measurement.
+    fn sync_over_by_part(&self, medium: usize) -> Vec<f64> {
+        let parts = self.took[0].parts.iter().zip(&self.took[medium].parts);
+        parts.map(|(sync, other)| ratio(*sync, *other)).collect()
     }
 }
 
@@ -89,7 +98,10 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
                     .collect()
             })
             .collect(),
-        claims: claims(&points),
+        claims: printed(delay_ratio)
+            .into_iter()
+            .chain(claims(&points))
+            .collect(),
         plot: plot(&points),
     })
 }
@@ -178,38 +190,119 @@ fn plot(points: &[Point]) -> Plot {
     }
 }
 
-fn claims(points: &[Point]) -> Vec<Claim> {
-    let (first, last) = (&points[0], &points[points.len() - 1]);
-    let papers = |block_kb: u32, printed: &str, target| {
+/// The ratios of delays in the paper's text, by the size of a block in KB, and the rounding error of the text.
+const PRINTED: [(u32, &str, f64, f64); 2] = [(4, "1:237", 237.0, 2.0), (64, "1:20", 20.0, 0.5)];
+
+/// Judges whether the paper's formulas give the ratios of its text.
+fn printed(formulas: fn(u32) -> f64) -> [Claim; 2] {
+    PRINTED.map(|(block_kb, words, value, within)| {
         let what = format!("the paper's formulas, disk / memory, {block_kb} KB");
         let why =
             "(3) is 0.27 L + 66, (4) is 0.064 L + 0.025, in 0.1 ms; (4) is printed as the disk's";
-        Claim::measured(&what, printed, target, delay_ratio(block_kb), why)
+        let paper = Paper::of(words, value);
+        Claim::arithmetic(
+            &what,
+            paper,
+            Finding::Within(value, within),
+            formulas(block_kb),
+            why,
+        )
+    })
+}
+
+fn claims(points: &[Point]) -> Vec<Claim> {
+    let (first, last) = (&points[0], &points[points.len() - 1]);
+    let [small, large] = PRINTED.map(|(_, words, value, _)| Paper::of(words, value));
+    let named = |point: &Point, medium: usize| {
+        let name = NAMES[medium];
+        format!("here, {} / {name}, {} KiB", NAMES[0], point.block_kb)
     };
-    let here = |point: &Point, medium: usize, why: &str| {
-        let what = format!(
-            "here, {} / {}, {} KiB",
-            NAMES[0], NAMES[medium], point.block_kb
-        );
-        let paper = rounded(delay_ratio(point.block_kb)).to_string();
-        Claim::reported(&what, &paper, point.sync_over(medium), why)
+    let gains = Bounds(Better::More, Finding::AtLeast(1.0));
+    let trip = |point: &Point, paper, why: &str| {
+        let ours = Sample::of(point.sync_over_by_part(2));
+        Claim::measured(&named(point, 2), paper, gains, ours, why)
     };
+    let copy = |point: &Point| {
+        let why = "the least that a log in memory can take; the paper's memory is behind a network";
+        let ours = Sample::of(point.sync_over_by_part(1));
+        Claim::own(&named(point, 1), gains.1, ours, why)
+    };
+    let falls = first
+        .sync_over_by_part(2)
+        .into_iter()
+        .zip(last.sync_over_by_part(2));
     vec![
-        papers(first.block_kb, "237", Target::Within(238.7, 0.1)),
-        papers(last.block_kb, "20", Target::Within(20.0, 0.5)),
-        here(
+        trip(
             first,
-            2,
-            "most of a round trip is two threads that wake up, whatever the block's size",
+            small,
+            "a disk of 2005 took 6.6 ms a block; most of a round trip here is two threads that wake up",
         ),
-        here(last, 2, ""),
-        here(first, 1, "the least that a log in memory can take"),
-        here(last, 1, ""),
-        Claim::reported(
+        trip(
+            last,
+            large,
+            "a durable write here does not move a head, and a block costs the loopback little more than its wake-ups",
+        ),
+        copy(first),
+        copy(last),
+        Claim::measured(
             "here, ratio at the smallest block / at the largest, durable write over round trip",
-            &rounded(delay_ratio(first.block_kb) / delay_ratio(last.block_kb)).to_string(),
-            ratio(first.sync_over(2), last.sync_over(2)),
-            "the smaller the block, the more memory gains: the paper's memory costs by the KB, its disk by the block",
+            Paper::of("237 / 20", 237.0 / 20.0),
+            gains,
+            Sample::of(falls.map(|(small, large)| ratio(small, large))),
+            "the paper's memory costs by the KB, its disk by the block; the loopback costs by the block, too",
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::claim::Verdict;
+    use super::super::super::logical::judged::{Spoiled, each_can_be_missed};
+    use super::*;
+
+    /// The times of a durable write, a copy and a round trip, by the size of a block.
+    type Data = [(u32, [f64; 3]); 2];
+
+    fn as_paper() -> Data {
+        [(4, [6_708.0, 1.0, 28.1]), (64, [8_328.0, 10.0, 412.1])]
+    }
+
+    fn judge(data: &Data) -> Vec<Claim> {
+        let took = |us: f64| Took {
+            parts: [us; 5],
+            p50: us,
+            p99: us,
+        };
+        let points = data.map(|(block_kb, us)| Point {
+            block_kb,
+            took: us.map(took),
+        });
+        claims(&points)
+    }
+
+    #[test]
+    fn each_claim_can_be_missed() {
+        let changes: [Spoiled<Data>; 7] = [
+            ("a round trip by TCP, 4 KiB", |data| data[0].1[2] = 40.0),
+            ("a round trip by TCP, 4 KiB", |data| data[0].1[0] = 20.0),
+            ("a round trip by TCP, 64 KiB", |data| data[1].1[0] = 400.0),
+            ("a copy in memory, 4 KiB", |data| data[0].1[0] = 0.9),
+            ("a copy in memory, 64 KiB", |data| data[1].1[1] = 9_000.0),
+            ("ratio at the smallest block", |data| data[1].1[2] = 28.1),
+            ("ratio at the smallest block", |data| {
+                data[1].1[0] = 12_000.0
+            }),
+        ];
+        each_can_be_missed(as_paper, judge, &changes);
+    }
+
+    #[test]
+    fn formulas_that_give_other_ratios_fail() {
+        let verdicts = |formulas| printed(formulas).map(|claim| claim.verdict);
+        assert_eq!(verdicts(delay_ratio), [Verdict::Arithmetic; 2]);
+        assert_eq!(
+            verdicts(|block_kb| 0.9 * delay_ratio(block_kb)),
+            [Verdict::Fails; 2]
+        );
+    }
 }

@@ -10,21 +10,23 @@
 //! |---|---|---|
 //! | two nodes, nothing copied while one is away (the paper under load) | the repair R | 2 R / MTTF² |
 //! | two nodes, the tail copied after a failure | the exposure E | 2 E / MTTF² |
-//! | two nodes and the writer, whose failure takes a takeover T until the tail is drained | E, or T once the writer has failed | (E + T)² / (MTTF² MTTF of the writer) |
+//! | two nodes and the writer; after its failure, a takeover of time T drains the tail | E, or T once the writer has failed | (E + T)² / (MTTF² MTTF of the writer) |
 //! | all at one power supply | none: they fail together | 1 / MTTF of the supply |
 //!
-//! The rate in the third row is the sum of three sequences of failures. The first is a node, and then the other node
-//! and the writer, both within E (E²). The second is a node, the writer within E, and the other node within T (2 E
-//! T). The third is the writer, and then both nodes within T (T²).
+//! The rate in the third row is the sum of three sequences of failures:
+//!
+//! * A node fails, and the other node and the writer fail within E: E².
+//! * A node fails, the writer fails within E, and the other node fails within T: 2 E T.
+//! * The writer fails, and both nodes fail within T: T².
 //!
 //! # Source
 //! 003, section 3.2. The paper counts the wrong event: that all nodes are down at once.
 //!
 //! # Deviations
-//! [`Cluster::losses_per_s`] makes only one approximation: a failure of power is so rare that it does not coincide
-//! with another failure. A group leaves the mirrored state at a rate that is the rate of its failures times the
-//! chance that all of it is up. Each time, it loses data with the same chance, because remaining lifetimes are
-//! exponential. So the formula is also valid for failures as frequent as a simulation needs them.
+//! [`Cluster::losses_per_s`] makes only one approximation: a failure of power is so rare that it does not coincide with
+//! another failure. A group leaves the mirrored state at the rate of its components' failures, times the chance that
+//! all its components are up. The chance that data are lost is the same each time, because remaining lifetimes are
+//! exponential. So the formula is also valid for the frequent failures of a simulation.
 
 /// The number of seconds of a year of 365.25 days.
 pub const YEAR_S: f64 = 31_557_600.0;
@@ -32,7 +34,7 @@ pub const YEAR_S: f64 = 31_557_600.0;
 pub const PAPER_MTTF_S: f64 = 604_800.0;
 /// The paper's time of a repair: one minute, seconds.
 pub const PAPER_REPAIR_S: f64 = 60.0;
-/// The number of the paper's nodes. Each two nodes are a group.
+/// The number of the paper's nodes. They form groups of two.
 pub const PAPER_NODES: u32 = 8;
 
 /// A writer that also keeps the tail.
@@ -98,7 +100,7 @@ impl Cluster {
         }
     }
 
-    /// Makes nodes and writer fail `times` times as often.
+    /// Returns a cluster whose nodes and writer fail `times` times as often.
     #[must_use]
     pub fn accelerated(self, times: f64) -> Cluster {
         assert!(times >= 1.0, "failures become more frequent, {times} times");
@@ -112,7 +114,7 @@ impl Cluster {
         }
     }
 
-    /// Returns the mean number of losses in a second.
+    /// Returns the mean number of losses of data in a second.
     #[must_use]
     pub fn losses_per_s(&self) -> f64 {
         assert!(
@@ -127,8 +129,8 @@ impl Cluster {
                 let writer_rate = 1.0 / writer.mttf_s;
                 let writer_up = writer.mttf_s / (writer.mttf_s + writer.takeover_s);
                 let both = rate + writer_rate;
-                // The other node survives until the writer fails within the window, and then until the end of the
-                // takeover.
+                // The chance that the writer fails within the window, and that the second node survives until the end
+                // of the takeover.
                 let survives = (-rate * writer.takeover_s).exp() * writer_rate / both
                     * failing(both, self.exposure_s);
                 let node_first = failing(writer_rate, self.exposure_s) - survives;
@@ -149,7 +151,7 @@ impl Cluster {
     }
 }
 
-/// Returns the chance of at least one failure within some time, if failures have this rate.
+/// Returns the chance of at least one failure within `within_s` seconds, at `rate` failures a second.
 fn failing(rate: f64, within_s: f64) -> f64 {
     -(-rate * within_s).exp_m1()
 }

@@ -1,4 +1,4 @@
-//! The media to which a block of the log is written, and the time that a single writer waits for each.
+//! The media to which a block of the log is written, and the time that a single writer waits for each medium.
 //!
 //! Blocks of all sizes are written to all media in turn, so that other work of the machine affects all of them.
 
@@ -16,7 +16,7 @@ use perdura_device::{Access, AlignedBuf, Disk, File, FileDisk, Through};
 use super::super::scratch::Scratch;
 use crate::num::median;
 
-/// A medium is written again from its start after this number of bytes.
+/// The number of bytes after which a medium is written again from its start.
 const SPAN: usize = 16 << 20;
 /// The number of copies that are timed together, because one copy takes less time than reading the clock.
 const COPIES: u32 = 64;
@@ -50,7 +50,7 @@ fn place(at: &mut usize, len: usize) -> usize {
 pub struct OnDisk {
     file: Arc<dyn File>,
     at: usize,
-    /// The file's folder, which is removed when this is dropped.
+    /// The file's folder. Dropping this field removes the folder.
     _folder: Scratch,
 }
 
@@ -206,9 +206,14 @@ fn acknowledge(mut stream: TcpStream) {
     }
 }
 
+/// The number of parts into which a measurement is divided. Each part has its own median.
+const PARTS: usize = 5;
+
 /// The times of blocks of one size, microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Took {
+    /// The medians of the parts of the measurement, in the order of time.
+    pub parts: [f64; PARTS],
     /// The median.
     pub p50: f64,
     /// The time that 99 of 100 blocks do not exceed.
@@ -246,9 +251,16 @@ pub fn measure(
 }
 
 fn took(mut times: Vec<f64>) -> Took {
+    let part = |number: usize| times.len() * number / PARTS;
+    let parts = std::array::from_fn(|number| {
+        // With fewer rounds than parts, the first rounds count for the first parts, too.
+        let end = part(number + 1).max(1);
+        median(times[part(number).min(end - 1)..end].to_vec())
+    });
     times.sort_by(f64::total_cmp);
     let p99 = times.get(times.len() * 99 / 100).copied();
     Took {
+        parts,
         p99: p99.unwrap_or(0.0),
         p50: median(times),
     }
@@ -259,7 +271,7 @@ fn took(mut times: Vec<f64>) -> Took {
 /// # Errors
 /// Errors of the file system.
 pub fn is_in_memory(folder: &Path) -> Result<bool> {
-    /// The kind that the system reports for a file system in memory, `TMPFS_MAGIC`.
+    /// The number by which the system identifies a file system in memory: `TMPFS_MAGIC`.
     const IN_MEMORY: u64 = 0x0102_1994;
     let stat = rustix::fs::statfs(folder);
     let stat = stat.with_context(|| format!("looking at {}", folder.display()))?;
@@ -299,5 +311,10 @@ mod tests {
         let times = (1..=200).map(f64::from).rev().collect();
         let of = took(times);
         assert_eq!((of.p50, of.p99), (101.0, 199.0));
+        assert_eq!(
+            of.parts,
+            [180.0, 140.0, 100.0, 60.0, 20.0].map(|middle| middle + 1.0)
+        );
+        assert_eq!(took(vec![7.0, 9.0]).parts, [7.0, 7.0, 7.0, 7.0, 9.0]);
     }
 }

@@ -4,30 +4,37 @@
 //! |---|---|
 //! | [`delay`] | formulas 3 and 4: the delay of disk and memory by the size of a block |
 //! | [`reliability`] | section 3.2: the frequency and the causes of losses of data |
-//! | [`table2`] | table 2: TPC-C by users and blocks with the log on the disk; and as found here |
-//! | [`table3`] | table 3: TPC-C with the log in memory, and the gain of that |
-//! | [`tables`] | the runs of both, with delays injected |
+//! | `loss_claims` | the claims about losses of data |
+//! | [`table2`] | table 2: TPC-C by users and blocks with the log on the disk; also without injected delays |
+//! | [`table3`] | table 3: TPC-C by users and blocks with the log in memory, and the gain over table 2 |
+//! | `gain_claims` | the claims about table 3 |
+//! | [`tables`] | the runs of both tables, with the paper's delays injected |
+//! | [`cell`] | a cell of the tables, and its gain in closed form |
 //! | [`users`] | users who think and wait, in virtual and in real time |
 //! | [`as_found`] | TPC-C without injected delays |
 //! | [`paper`] | the paper's formulas and its printed tables |
-//! | [`media`] | the media of a block, and their times |
+//! | [`media`] | the media to which blocks are written, and the time of a write to each |
 //! | [`losses`] | closed forms of the time between two losses |
-//! | [`nodes`] | these times by simulation: nodes that fail and return |
+//! | [`nodes`] | the time between two losses by simulation: nodes that fail and return |
 //! | [`scale`] | the sizes of the experiments |
 //!
 //! # Source
 //! *A Database Redo Log System Based on Virtual Memory Disk* (003), sections 3.2 and 4.2.
 //!
 //! # Deviations
-//! The paper computes the chance that all nodes are down at once. But data are lost already when one pair of nodes is
-//! down while its tail is on no disk, and [`losses`] computes that. The paper's tables need two assumptions that the
-//! paper does not print: the size of a transaction's redo, and the think time ([`tables`]).
+//! The paper computes the chance that all nodes are down at once. But data are already lost when one pair of nodes is
+//! down while its tail is on no disk. [`losses`] computes the rate of such losses. The paper's tables need two
+//! assumptions that the paper does not print: the size of a transaction's redo, and the think time ([`tables`]).
 
-use self::tables::{FITTED_GAIN, REDO_KB, Tables};
+use self::cell::{FITTED_GAIN, REDO_KB};
+use self::tables::Tables;
 use super::Lab;
 
 pub mod as_found;
+pub mod cell;
 pub mod delay;
+mod gain_claims;
+mod loss_claims;
 pub mod losses;
 pub mod media;
 pub mod nodes;
@@ -67,8 +74,8 @@ fn setting(lab: &Lab<'_>, tables: &Tables) -> Vec<String> {
     ]
 }
 
-/// Returns the lines of a table for a terminal. Columns of numbers are aligned to the right, and the others to the
-/// left.
+/// Returns the lines of a table for a terminal. Columns of numbers are aligned to the right, and columns of text to
+/// the left.
 fn table(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let columns = head.iter().enumerate().map(|(column, name)| {
         let cells = || rows.iter().map(move |row| row[column].as_str());

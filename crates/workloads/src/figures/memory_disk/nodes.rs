@@ -1,7 +1,7 @@
 //! Simulates nodes that fail and return, event by event, to check the results of [`losses`](super::losses).
 //!
-//! Each clock has the time that is left until its event. So a window of a fraction of a second keeps its precision
-//! over a million years. The result depends only on the seed.
+//! Each component and each window has a clock: the time that is left until its next event. So a window of a fraction
+//! of a second keeps its precision over a million years. The result depends only on the seed.
 
 use fastrand::Rng;
 
@@ -27,7 +27,7 @@ enum Tail {
 /// The event of a clock.
 #[derive(Debug, Clone, Copy)]
 enum What {
-    /// The end of a group's window. At the same instant, it comes before the return of a node.
+    /// The end of a group's window. If a node returns at the same instant, the window ends first.
     Window(usize),
     /// The failure or the return of a node, given by its group and its bit.
     Node(usize, u8),
@@ -108,7 +108,7 @@ impl Nodes {
         nodes
     }
 
-    /// Draws the time until a component fails, seconds.
+    /// Chooses, at random, the seconds until a component fails. For a window, the result is infinite.
     fn life(&mut self, clock: usize) -> f64 {
         let mean = match self.what[clock] {
             What::Window(_) => return f64::INFINITY,
@@ -164,8 +164,7 @@ impl Nodes {
         self.left[clock] = for_s;
     }
 
-    /// Removes a holder of a group's tail after its failure. Returns true if the last holder is gone, so that data
-    /// are lost.
+    /// Removes a failed holder of a group's tail. Returns true if it was the last holder, so that data are lost.
     fn holder_fails(&mut self, group: usize, bit: u8, window_s: f64) -> bool {
         let all = match self.cluster.writer {
             Some(_) => NODES | WRITER,
@@ -190,7 +189,7 @@ impl Nodes {
         false
     }
 
-    /// Notes that a node or the writer is up again, without a tail.
+    /// Marks a node or the writer as up. If all nodes of the group and the writer are up, they mirror the tail again.
     fn returns(&mut self, clock: usize, group: usize) {
         self.up[clock] = true;
         self.left[clock] = self.life(clock);

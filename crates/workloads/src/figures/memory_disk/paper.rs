@@ -8,9 +8,9 @@ use crate::num::{count_f64, ratio};
 /// A delay that grows linearly with the size of a block.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Formula {
-    /// The delay for each KB, 0.1 ms.
+    /// The delay for each KB, in units of 0.1 ms.
     per_kb: f64,
-    /// The delay for each block, 0.1 ms.
+    /// The delay for each block, in units of 0.1 ms.
     base: f64,
 }
 
@@ -34,7 +34,7 @@ impl Formula {
     }
 }
 
-/// Returns a block's delay on the disk, divided by that in memory, by the paper's formulas.
+/// Returns a block's delay on the disk, divided by its delay in memory. Both are computed by the paper's formulas.
 #[must_use]
 pub fn delay_ratio(block_kb: u32) -> f64 {
     Formula::DISK.ms(block_kb) / Formula::MEMORY.ms(block_kb)
@@ -44,7 +44,7 @@ pub fn delay_ratio(block_kb: u32) -> f64 {
 pub const BLOCKS_KB: [u32; 5] = [4, 8, 16, 32, 64];
 /// The numbers of users in tables 2 and 3.
 pub const USERS: [u32; 5] = [100, 200, 300, 400, 500];
-/// Table 2: transactions in a unit of time with the log on the disk, by users and blocks.
+/// Table 2: transactions in a unit of time with the log on the disk, by users (rows) and sizes of blocks (columns).
 pub const TABLE_2: [[u32; 5]; 5] = [
     [380, 434, 450, 471, 506],
     [762, 870, 896, 1206, 1208],
@@ -52,7 +52,7 @@ pub const TABLE_2: [[u32; 5]; 5] = [
     [1528, 1598, 1673, 1737, 1895],
     [1873, 2187, 2184, 2289, 2409],
 ];
-/// Table 3: transactions in a unit of time with the log in memory, by users and blocks.
+/// Table 3: transactions in a unit of time with the log in memory, by users (rows) and sizes of blocks (columns).
 pub const TABLE_3: [[u32; 5]; 5] = [
     [426, 473, 485, 501, 528],
     [847, 942, 1062, 1209, 1284],
@@ -63,13 +63,13 @@ pub const TABLE_3: [[u32; 5]; 5] = [
 /// The average gains that the paper prints, by the size of a block.
 pub const PRINTED_GAINS: [f64; 5] = [1.12, 1.09, 1.09, 1.06, 1.06];
 
-/// Returns the gain of a cell: its value in table 3, divided by that in table 2.
+/// Returns the gain of a cell: its value in table 3, divided by its value in table 2.
 #[must_use]
 pub fn gain(user: usize, block: usize) -> f64 {
     f64::from(TABLE_3[user][block]) / f64::from(TABLE_2[user][block])
 }
 
-/// Returns the mean of the gains at a size of a block, over all numbers of users.
+/// Returns the mean gain for one size of block, over all numbers of users.
 #[must_use]
 pub fn mean_gain(block: usize) -> f64 {
     let gains = (0..USERS.len()).map(|user| gain(user, block));

@@ -8,18 +8,19 @@ use perdura_base::num::to_u64;
 use serde_json::Value;
 
 use super::super::Lab;
-use super::super::claim::{Claim, Target};
 use super::super::figure::{Figure, cell};
 use super::super::plot::{Chart, Panel, Plot, Series};
-use super::losses::{Cluster, PAPER_NODES, PAPER_REPAIR_S, YEAR_S, all_down_log10};
+use super::loss_claims::{Computed, claims, farthest};
+use super::losses::{Cluster, PAPER_NODES, PAPER_REPAIR_S, YEAR_S};
 use super::nodes::{Found, simulate};
 use super::table;
 use crate::num::rounded;
 
-/// The time from the failure of a node until the tail is on a disk, seconds, in the cases that bound it.
-const EXPOSURE_S: f64 = 0.15;
+/// The exposure, in seconds, in cases in which the tail is copied to a disk soon after a failure. An exposure is the
+/// time from a node's failure until the tail is on a disk.
+pub(super) const EXPOSURE_S: f64 = 0.15;
 /// The assumed times between two failures of a shared power supply, years.
-const POWER_YEARS: [f64; 2] = [2.0, 5.0];
+pub(super) const POWER_YEARS: [f64; 2] = [2.0, 5.0];
 /// The exposures for which the lines of the plot are computed, seconds.
 const EXPOSURES_S: [f64; 9] = [0.05, 0.15, 0.5, 1.0, 3.0, 10.0, 20.0, 40.0, 60.0];
 
@@ -27,7 +28,7 @@ const EXPOSURES_S: [f64; 9] = [0.05, 0.15, 0.5, 1.0, 3.0, 10.0, 20.0, 40.0, 60.0
 struct Case {
     what: &'static str,
     cluster: Cluster,
-    /// The factor by which nodes and writer fail more often in the simulation.
+    /// The factor by which the nodes and the writer fail more often in the simulation than in `cluster`.
     times: f64,
 }
 
@@ -38,8 +39,8 @@ struct Point<'a> {
 }
 
 impl Point<'_> {
-    /// Returns the mean time between two losses in the simulation, years. The acceleration is corrected by the ratio
-    /// of the closed forms.
+    /// Returns the mean time between two losses in the simulation, years. The simulation accelerates the failures. Its
+    /// result is multiplied by the ratio of the closed forms without and with acceleration.
     fn years(&self) -> f64 {
         let cluster = self.case.cluster;
         self.found.years() * cluster.years() / cluster.accelerated(self.case.times).years()
@@ -51,8 +52,7 @@ impl Point<'_> {
     }
 }
 
-/// Returns all cases to simulate. An exposure is simulated if a failure causes a loss with a chance of at least
-/// 1/10,000.
+/// Returns all cases to simulate. In each case, about one failure in 10,000, or more, causes a loss.
 fn cases() -> Vec<Case> {
     let pair = |exposure_s| Cluster::of_paper(1, exposure_s);
     let four = |exposure_s| Cluster::of_paper(4, exposure_s);
@@ -133,7 +133,10 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
         columns: "cluster,groups,exposure_s,takeover_s,power_years,faster,losses,events,\
             simulated_years,closed_form_years,simulated_of_closed",
         rows: points.iter().map(row).collect(),
-        claims: claims(&points),
+        claims: claims(
+            farthest(points.iter().map(Point::of_closed)),
+            &Computed::of_paper(),
+        ),
         plot: plot(&points),
     })
 }
@@ -172,7 +175,8 @@ fn simulated<'a>(lab: &Lab<'_>, cases: &'a [Case]) -> Vec<Point<'a>> {
     points.into_iter().map(|(_, point)| point).collect()
 }
 
-/// Returns those numbers of a case that are settings.
+/// Returns the settings of a cluster that differ between cases: the exposure in seconds, the takeover in seconds, and
+/// the years between two failures of the power supply.
 fn shape(cluster: &Cluster) -> [Option<f64>; 3] {
     let power = cluster.power_mttf_s.map(|mttf| mttf / YEAR_S);
     let takeover = cluster.writer.map(|writer| writer.takeover_s);
@@ -260,84 +264,6 @@ fn plot(points: &[Point<'_>]) -> Plot {
             Chart::powers("From a failure until the tail is on a disk (s)", series),
         )],
     }
-}
-
-fn claims(points: &[Point<'_>]) -> Vec<Claim> {
-    let pair = |exposure_s| Cluster::of_paper(1, exposure_s);
-    let farthest = points
-        .iter()
-        .map(|point| point.of_closed().max(1.0 / point.of_closed()))
-        .fold(1.0, f64::max);
-    let years = |what: &str, paper: &str, target, years: f64, why: &str| {
-        Claim::measured(what, paper, target, years, why).in_unit(" years")
-    };
-    let four = Cluster::of_paper(4, PAPER_REPAIR_S);
-    let at_power = four.with_power(POWER_YEARS[0]);
-    let share = at_power.years() / POWER_YEARS[0];
-    vec![
-        Claim::reported(
-            "all 8 nodes down at once, decimal logarithm of the chance",
-            "-30",
-            all_down_log10(),
-            "(1/10080)^8; the wrong event: data are lost when one pair is down",
-        ),
-        Claim::measured(
-            "simulation and closed form, the farthest apart",
-            "",
-            Target::AtMost(1.05),
-            farthest,
-            "every cluster of the table",
-        ),
-        years(
-            "one pair, nothing copied while a node is away",
-            "can be ignored",
-            Target::Within(97.0, 0.5),
-            pair(PAPER_REPAIR_S).years(),
-            "MTTF^2 / (2 MTTR): when idle never comes under load",
-        ),
-        years(
-            "four such pairs",
-            "can be ignored",
-            Target::Within(24.0, 0.5),
-            four.years(),
-            "any of them loses data",
-        ),
-        years(
-            "one pair, 0.15 s of exposure, both nodes lost",
-            "",
-            Target::Within(39_000.0, 500.0),
-            pair(EXPOSURE_S).years(),
-            "the event: the second node fails within 0.15 s of the first; the writer, without a log buffer, has no tail",
-        ),
-        years(
-            "the same, both nodes and the writer lost, takeover of 60 s",
-            "",
-            Target::AtLeast(pair(EXPOSURE_S).years()),
-            pair(EXPOSURE_S).with_writer(PAPER_REPAIR_S).years(),
-            "MTTF^3 / (E + T)^2: the writer keeps the tail; if it fails, nodes hold the only copies until the takeover has drained them",
-        ),
-        years(
-            "the same, takeover of 1 s",
-            "",
-            Target::None,
-            pair(EXPOSURE_S).with_writer(1.0).years(),
-            "",
-        ),
-        years(
-            "four pairs at one power supply that fails every 2 years",
-            "",
-            Target::None,
-            at_power.years(),
-            "2 years are an assumption; without warning all copies of the tail are gone at once",
-        ),
-        Claim::measured(
-            "the power supply's part of these losses",
-            "",
-            Target::AtLeast(0.5),
-            share,
-            "it decides: with 0.15 s of exposure it is nearly all, and what is left of the exposure is how much a loss takes",
-        ),
-    ]
 }
 
 #[cfg(test)]

@@ -7,22 +7,23 @@ use crate::tpcc::inputs::Scale as Warehouses;
 /// The sizes of the experiments.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryDiskScale {
-    /// The number of blocks of each size that are written to each medium.
+    /// The number of blocks for each block size and each medium.
     pub delay_rounds: usize,
-    /// The number of losses after which a simulation ends.
+    /// The number of losses to simulate.
     pub losses: u64,
     /// The size of TPC-C in tables 2 and 3.
     pub warehouses: Warehouses,
-    /// The virtual time of a cell with the most users. A cell with fewer users runs longer in proportion.
+    /// The virtual time of the cell that has the highest number of users. A cell with fewer users runs longer in
+    /// proportion.
     pub virtual_time: Duration,
     /// The length of the runs in real time.
     pub real_time: Duration,
-    /// The number of rounds of the measurements without injected delays. The median counts.
+    /// The number of rounds of the measurements without injected delays. The median of the rounds is reported.
     pub found_rounds: usize,
 }
 
 impl MemoryDiskScale {
-    /// Sizes with which each figure takes half a minute.
+    /// Sizes with which each figure takes half a minute, and tables 2 and 3 together some minutes.
     pub const FULL: MemoryDiskScale = MemoryDiskScale {
         delay_rounds: 5_000,
         losses: 40_000,
@@ -36,7 +37,7 @@ impl MemoryDiskScale {
         found_rounds: 5,
     };
 
-    /// Sizes with which each figure takes a few seconds. The standard error of 8,000 losses is 1.1 %.
+    /// Sizes for a few seconds per figure. The standard error of 8,000 losses is 1.1 %.
     pub const SMALL: MemoryDiskScale = MemoryDiskScale {
         delay_rounds: 1_000,
         losses: 8_000,

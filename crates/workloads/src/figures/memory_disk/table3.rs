@@ -1,33 +1,19 @@
-//! Table 3: TPC-C with the log in memory, by users and blocks. Also shows the gain over table 2, and how the gain
-//! depends on the size of a transaction's redo.
+//! Table 3: TPC-C with the log in memory, by the number of users and the size of a block. Also shows the gain over
+//! table 2, and how the gain depends on the size of a transaction's redo.
 
 use anyhow::Result;
 use serde_json::Value;
 
 use super::super::Lab;
-use super::super::claim::{Claim, Target};
 use super::super::figure::{Figure, cell};
 use super::super::plot::{Chart, Panel, Plot, Series};
+use super::cell::{REDO_KB, closed_gain};
+use super::gain_claims::claims;
 use super::paper::{BLOCKS_KB, PRINTED_GAINS, TABLE_3, USERS, gain, mean_gain};
 use super::table2::{by_users, panel, rows};
-use super::tables::{FITTED_GAIN, REDO_KB, REDOS_KB, Tables, Varied, closed_gain};
+use super::tables::{REDOS_KB, Tables, Varied};
 use super::{setting, table};
-use crate::num::{count_f64, ratio, rounded};
-
-/// The largest allowed difference of a predicted gain from its target.
-const GAIN_WITHIN: f64 = 0.03;
-/// The largest allowed difference between the mean of the paper's cells and the mean computed by hand.
-const MEAN_WITHIN: f64 = 0.000_6;
-/// The mean gains of the paper's cells, computed by hand, by the size of a block.
-const MEANS: [f64; 5] = [1.115, 1.091, 1.097, 1.061, 1.055];
-/// The targets for the gains that are measured here, by the size of a block.
-const ASKED: [Target; 5] = [
-    Target::Within(FITTED_GAIN, 0.005),
-    Target::Within(1.08, GAIN_WITHIN),
-    Target::None,
-    Target::None,
-    Target::Within(1.05, GAIN_WITHIN),
-];
+use crate::num::{count_f64, ratio};
 
 /// Makes the figure.
 ///
@@ -72,19 +58,10 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-/// Returns the mean measured gain at a size of a block.
-fn mean(tables: &Tables, block: usize) -> f64 {
+/// Returns the mean measured gain for one block size, over all numbers of users.
+pub(super) fn mean(tables: &Tables, block: usize) -> f64 {
     let gains = tables.cells.iter().map(|row| row[block].gain());
     ratio(gains.sum(), count_f64(USERS.len()))
-}
-
-/// Returns the largest difference between two gains at the same size of a block.
-fn widest(gain: &dyn Fn(usize, usize) -> f64) -> f64 {
-    let spread = |block: usize| {
-        let gains = || (0..USERS.len()).map(|user| gain(user, block));
-        gains().fold(0.0, f64::max) - gains().fold(f64::INFINITY, f64::min)
-    };
-    (0..BLOCKS_KB.len()).map(spread).fold(0.0, f64::max)
 }
 
 fn varied_row(tables: &Tables, varied: &Varied) -> Vec<Value> {
@@ -194,62 +171,4 @@ fn plot(tables: &Tables) -> Plot {
             ),
         ],
     }
-}
-
-fn claims(tables: &Tables) -> Vec<Claim> {
-    let mut claims = Vec::new();
-    for (block, block_kb) in BLOCKS_KB.iter().enumerate() {
-        let why = match block {
-            0 => "one cell of it is fitted: 100 users",
-            4 => {
-                "the paper explains the falling gain with its data block buffer, which a larger block helps: that belongs to a component \
-                 with a cache, a B-tree; this engine has none, and fewer waits alone do it here"
-            }
-            _ => "",
-        };
-        claims.push(Claim::measured(
-            &format!("gain of memory over disk at {block_kb} KB, mean over users"),
-            &rounded(mean_gain(block)).to_string(),
-            ASKED[block],
-            mean(tables, block),
-            why,
-        ));
-    }
-    claims.push(Claim::measured(
-        "gain over 100 to 500 users, the farthest apart at one block",
-        &rounded(widest(&gain)).to_string(),
-        Target::AtMost(GAIN_WITHIN),
-        widest(&|user, block| tables.cells[user][block].gain()),
-        "",
-    ));
-    for (block, block_kb) in BLOCKS_KB.iter().enumerate() {
-        claims.push(Claim::measured(
-            &format!("the paper's own cells, mean gain at {block_kb} KB"),
-            &PRINTED_GAINS[block].to_string(),
-            Target::Within(MEANS[block], MEAN_WITHIN),
-            mean_gain(block),
-            "",
-        ));
-    }
-    let ms = |think: std::time::Duration| 1e3 * think.as_secs_f64();
-    claims.push(
-        Claim::reported(
-            "think time that was fitted",
-            "",
-            ms(tables.think),
-            "100 users, 4 KB, gain 1.12",
-        )
-        .in_unit(" ms"),
-    );
-    claims.push(
-        Claim::reported("the same if transactions without redo do not wait", "", ms(tables.think_of_writers), "order status, stock level, rollbacks: the wait of a mean transaction is shorter, and so is the think time; the ratio of both is the same")
-        .in_unit(" ms"),
-    );
-    claims.push(Claim::reported(
-        "real time / virtual time, 100 users at 4 KB, gain",
-        "",
-        ratio(tables.real.gain(), tables.cells[0][0].gain()),
-        "delays that elapse",
-    ));
-    claims
 }

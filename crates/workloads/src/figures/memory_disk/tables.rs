@@ -1,9 +1,9 @@
 //! The runs of tables 2 and 3: TPC-C, by users and by blocks, with the paper's delays injected.
 //!
 //! A transaction's redo is padded to B KB and is sent in blocks of L KB. The user waits for each block: ceil(B / L)
-//! delays of formula 3 or 4. The engine executes the transactions, page-addressed and in memory. The times of users,
-//! waits and thinking pass in virtual time ([`users`](super::users)). The think time is fitted to one cell, 100 users
-//! at 4 KB: there the gain must equal the one that the paper prints for that block. The other cells are predictions.
+//! delays of formula 3 or 4. The engine executes the transactions, page-addressed and in memory. Waits and think times
+//! pass on a virtual clock ([`users`](super::users)). The think time is fitted to one cell, 100 users at 4 KB, so that
+//! its gain equals the gain that the paper prints for 4 KB. The other cells are predictions.
 
 use std::time::Duration;
 
@@ -12,8 +12,10 @@ use perdura::{Db, Options};
 use perdura_base::checksum::mix64;
 
 use super::super::Lab;
+use super::super::sample::Sample;
 use super::as_found::{AsFound, as_found};
-use super::paper::{BLOCKS_KB, Formula, PRINTED_GAINS, USERS};
+use super::cell::{Cell, FITTED_GAIN, REDO_KB, blocks, closed_think};
+use super::paper::{BLOCKS_KB, Formula, USERS};
 use super::users::{Ended, Executed, Users, WaitsFor, in_real_time, in_virtual_time};
 use crate::drive::{Load, LogScheme, Site};
 use crate::num::{f64_of, ratio};
@@ -21,85 +23,19 @@ use crate::process::thread_cpu;
 use crate::tpcc::bench::TpccBench;
 use crate::tpcc::inputs::{Kind, Mix};
 
-/// B: the size to which a transaction's redo is padded, KB.
-pub const REDO_KB: f64 = 10.0;
-/// Other values of B.
+/// The values of B at which the gain is measured, to show how it depends on B, KB.
 pub const REDOS_KB: [f64; 9] = [0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0];
-/// The gain to which the think time is fitted: the paper's gain for its smallest block.
-pub const FITTED_GAIN: f64 = PRINTED_GAINS[0];
-/// A fit ends when the gain differs from [`FITTED_GAIN`] by at most this.
+/// A fit ends when the gain differs from [`FITTED_GAIN`] by less than this.
 const FITTED_WITHIN: f64 = 0.000_5;
+/// The indexes in [`BLOCKS_KB`] of two cells that also run in real time: the fitted cell, and a cell at 16 KB.
+const REAL_BLOCKS: [usize; 2] = [0, 2];
+/// The most rounds of a cell in real time.
+const REAL_ROUNDS: usize = 3;
 /// The most trials of a fit.
 const FITS_MAX: usize = 5;
-/// After this number of transactions, a checkpoint is taken between two cells, so that the log is truncated.
+/// The minimum number of transactions between two checkpoints. A checkpoint is taken before a cell, and truncates the
+/// log.
 const CHECKPOINT_EVERY: u64 = 100_000;
-
-/// The settings of one cell of a table, or of a variation of a cell.
-#[derive(Debug, Clone, Copy)]
-pub struct Cell {
-    /// The number of users.
-    pub users: u32,
-    /// L, KB.
-    pub block_kb: u32,
-    /// B, KB.
-    pub redo_kb: f64,
-    /// The medium of the log.
-    pub medium: Formula,
-    /// The mean think time.
-    pub think: Duration,
-    /// True if a user also waits for a transaction that changed nothing.
-    pub readers_wait: bool,
-}
-
-impl Cell {
-    /// Returns the cell to which the think time is fitted, with the log on the disk.
-    fn first(think: Duration) -> Cell {
-        Cell {
-            users: USERS[0],
-            block_kb: BLOCKS_KB[0],
-            redo_kb: REDO_KB,
-            medium: Formula::DISK,
-            think,
-            readers_wait: true,
-        }
-    }
-
-    /// Returns the number of blocks of a transaction's redo.
-    fn blocks(&self) -> f64 {
-        blocks(self.redo_kb, self.block_kb)
-    }
-
-    /// Returns the time that a user waits for the redo of a transaction.
-    #[must_use]
-    pub fn wait(&self) -> Duration {
-        let ms = self.blocks() * self.medium.ms(self.block_kb);
-        Duration::from_secs_f64(ms / 1e3)
-    }
-}
-
-/// Returns the number of blocks of a transaction's redo.
-fn blocks(redo_kb: f64, block_kb: u32) -> f64 {
-    assert!(redo_kb > 0.0, "a transaction has redo");
-    (redo_kb / f64::from(block_kb)).ceil()
-}
-
-/// Returns the gain in closed form: that of users with this think time, if execution takes no time.
-#[must_use]
-pub fn closed_gain(think: Duration, redo_kb: f64, block_kb: u32) -> f64 {
-    let blocks = blocks(redo_kb, block_kb);
-    let cycle = |medium: Formula| think.as_secs_f64() * 1e3 + blocks * medium.ms(block_kb);
-    cycle(Formula::DISK) / cycle(Formula::MEMORY)
-}
-
-/// Returns the think time at which the closed form gives this gain.
-#[must_use]
-pub fn closed_think(gain: f64, redo_kb: f64, block_kb: u32) -> Duration {
-    assert!(gain > 1.0, "memory gains");
-    let blocks = blocks(redo_kb, block_kb);
-    let (disk, memory) = (Formula::DISK.ms(block_kb), Formula::MEMORY.ms(block_kb));
-    let ms = blocks * gain.mul_add(-memory, disk) / (gain - 1.0);
-    Duration::from_secs_f64(ms / 1e3)
-}
 
 /// The results of one cell with both media.
 #[derive(Debug, Clone, Copy)]
@@ -116,9 +52,32 @@ impl Pair {
     pub fn gain(&self) -> f64 {
         ratio(self.memory.per_s(), self.disk.per_s())
     }
+
+    /// Returns by how many percent the throughput is higher with the log in memory than with the log on the disk.
+    #[must_use]
+    pub fn percent(&self) -> f64 {
+        100.0 * (self.gain() - 1.0)
+    }
 }
 
-/// The results of a cell with another value of B.
+/// The results of a cell of 100 users in real time.
+#[derive(Debug, Clone)]
+pub struct InRealTime {
+    /// The index of the cell's block size in [`BLOCKS_KB`].
+    pub block: usize,
+    /// The results in each round.
+    pub rounds: Vec<Pair>,
+}
+
+impl InRealTime {
+    /// Returns what `of` computes from each round.
+    #[must_use]
+    pub fn sample(&self, of: impl Fn(&Pair) -> f64) -> Sample {
+        Sample::of(self.rounds.iter().map(of))
+    }
+}
+
+/// The results of a cell for one of the values [`REDOS_KB`] of B.
 #[derive(Debug, Clone, Copy)]
 pub struct Varied {
     /// B, KB.
@@ -138,13 +97,13 @@ pub struct Tables {
     pub think_of_writers: Duration,
     /// The results of the cells, by users and then by blocks.
     pub cells: [[Pair; 5]; 5],
-    /// The results with other values of B, by B and L.
+    /// The results for the values [`REDOS_KB`] of B, by B and then by L.
     pub varied: Vec<Varied>,
-    /// The results of the fitted cell in real time.
-    pub real: Pair,
+    /// The results in real time of the fitted cell, and of a cell that is not fitted.
+    pub real: [InRealTime; 2],
     /// The results without injected delays.
     pub found: AsFound,
-    /// The number of bytes that a transaction really logged on average.
+    /// The mean number of bytes that the engine logged for a transaction, without padding to B.
     pub logged_bytes: f64,
     /// The mean time of executing a transaction, microseconds.
     pub executed_us: f64,
@@ -159,7 +118,7 @@ struct Stand<'a> {
     since: u64,
     executed: u64,
     busy: Duration,
-    /// The number of transactions whose bytes were measured, and the number of those bytes.
+    /// The number of transactions whose log bytes were measured, and the sum of these log bytes.
     sized: (u64, u64),
 }
 
@@ -212,14 +171,12 @@ impl Tables {
                 });
             }
         }
-        lab.say("the fitted cell in real time");
-        let real = Pair {
-            disk: stand.in_real_time(first)?,
-            memory: stand.in_real_time(Cell {
-                medium: Formula::MEMORY,
-                ..first
-            })?,
-        };
+        lab.say("two cells in real time");
+        let [fitted, predicted] = REAL_BLOCKS;
+        let real = [
+            stand.in_real_time(first, fitted)?,
+            stand.in_real_time(first, predicted)?,
+        ];
         let executed_us = ratio(1e6 * stand.busy.as_secs_f64(), f64_of(stand.executed));
         let logged_bytes = ratio(f64_of(stand.sized.1), f64_of(stand.sized.0));
         stand.db.abandon();
@@ -345,39 +302,83 @@ impl<'a> Stand<'a> {
         Ok(ended)
     }
 
-    fn in_real_time(&mut self, cell: Cell) -> Result<Ended> {
-        let measured = self.lab.scale.memory_disk.real_time;
-        let users = users(self.lab, usize::try_from(cell.users)?, cell.think, measured);
-        let mut load = self.bench.terminals(&self.db, 1, 0);
-        in_real_time(&users, &self.db, WaitsFor::Delay(cell.wait()), &mut load)
+    /// Runs a cell in real time. It is `first` with the block size `BLOCKS_KB[block]`. The media take turns.
+    fn in_real_time(&mut self, first: Cell, block: usize) -> Result<InRealTime> {
+        let scale = &self.lab.scale.memory_disk;
+        let users = users(
+            self.lab,
+            usize::try_from(first.users)?,
+            first.think,
+            scale.real_time,
+        );
+        let run = |medium| {
+            let block_kb = BLOCKS_KB[block];
+            let cell = Cell {
+                block_kb,
+                medium,
+                ..first
+            };
+            let mut load = self.bench.terminals(&self.db, 1, 0);
+            in_real_time(&users, &self.db, WaitsFor::Delay(cell.wait()), &mut load)
+        };
+        let mut rounds = Vec::new();
+        for round in 0..scale.found_rounds.min(REAL_ROUNDS) {
+            let early = if round % 2 == 0 {
+                Some(run(Formula::DISK)?)
+            } else {
+                None
+            };
+            let memory = run(Formula::MEMORY)?;
+            let disk = early.map_or_else(|| run(Formula::DISK), Ok)?;
+            rounds.push(Pair { disk, memory });
+        }
+        Ok(InRealTime { block, rounds })
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod by_hand {
+    use super::super::as_found::Found;
+    use super::super::paper::{TABLE_2, TABLE_3};
     use super::*;
 
-    #[test]
-    fn redo_goes_out_in_whole_blocks() {
-        assert_eq!(
-            [4, 8, 16, 64].map(|block| blocks(REDO_KB, block)),
-            [3.0, 2.0, 1.0, 1.0]
-        );
-        assert_eq!(
-            [blocks(0.5, 4), blocks(4.0, 4), blocks(4.5, 4)],
-            [1.0, 1.0, 2.0]
-        );
-        let cell = Cell::first(Duration::ZERO);
-        assert!((cell.wait().as_secs_f64() - 3.0 * 6.708e-3).abs() < 1e-9);
+    /// Returns the results of a cell with these throughputs.
+    pub fn pair(disk: u32, memory: u32) -> Pair {
+        let of = |txns: u32| Ended {
+            txns: u64::from(txns),
+            seconds: 1.0,
+        };
+        Pair {
+            disk: of(disk),
+            memory: of(memory),
+        }
     }
 
-    #[test]
-    fn the_closed_form_has_the_papers_gains_at_a_think_time_of_167_ms() {
-        let think = closed_think(FITTED_GAIN, REDO_KB, 4);
-        assert_eq!(think.as_millis(), 166);
-        for (block_kb, gain) in [(4, 1.12), (8, 1.081), (16, 1.041), (64, 1.047)] {
-            let ours = closed_gain(think, REDO_KB, block_kb);
-            assert!((ours - gain).abs() < 0.001, "{block_kb} KB: {ours}");
+    /// Returns the paper's tables. Without injected delays, the gain is 8 %.
+    pub fn as_paper() -> Tables {
+        let of = |user: usize, block: usize| pair(TABLE_2[user][block], TABLE_3[user][block]);
+        let real = |block| InRealTime {
+            block,
+            rounds: vec![of(0, block); 3],
+        };
+        let found = |users, thinks| Found {
+            users,
+            thinks,
+            per_s: [vec![100.0; 3], vec![108.0; 3]],
+            latency_us: Default::default(),
+        };
+        Tables {
+            think: Duration::from_millis(167),
+            think_of_writers: Duration::from_millis(150),
+            cells: std::array::from_fn(|user| std::array::from_fn(|block| of(user, block))),
+            varied: Vec::new(),
+            real: REAL_BLOCKS.map(real),
+            found: AsFound {
+                folder: String::new(),
+                found: vec![found(100, true), found(500, false)],
+            },
+            logged_bytes: 500.0,
+            executed_us: 50.0,
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Users at terminals. Each user thinks, has a transaction executed, waits for its redo, and thinks again.
 //!
 //! One thread executes the transactions in the order in which users request them. In *virtual time*, only the
-//! execution takes time on this machine. Its CPU time is measured and added to the schedule's clock, on the core of
-//! `cores` modelled cores that is free first. Waits and think times pass only on that clock. So 500 users who think
-//! for a sixth of a second take no more time than their transactions. In *real time*, all of these times elapse.
+//! execution takes time on this machine. A virtual clock schedules the transactions on `cores` modelled cores: each
+//! occupies the first free core for its measured CPU time. Waits and think times pass only on the virtual clock. So
+//! 500 users who think for a sixth of a second take no more real time than their transactions. In *real time*, waits
+//! and think times elapse on this machine, too.
 //!
 //! Waits overlap: no user waits for the redo of another user. The paper's throughput is proportional to the number of
-//! its users, which implies the same for its disks. The think times of a user are computed from the seed and the
-//! user's number, so they are the same on both media.
+//! users, so waits must overlap on its disks, too. The think times of a user are computed from the seed and the user's
+//! number, so they are the same on both media.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,9 +23,9 @@ use perdura_base::num::to_u64;
 use crate::drive::{Load, Log};
 use crate::num::{f64_of, ratio};
 
-/// In real time, the time between two readings of the durable epoch.
+/// The time between two readings of the durable epoch in a run in real time.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
-/// The shortest think time, and the range of think times above it, as parts of the mean.
+/// The shortest think time, and the width of the range of think times, both as fractions of the mean.
 const THINK: (f64, f64) = (0.5, 1.0);
 
 /// A group of users, and the time for which they are observed.
@@ -32,7 +33,7 @@ const THINK: (f64, f64) = (0.5, 1.0);
 pub struct Users {
     /// The number of users.
     pub count: usize,
-    /// The mean think time. Think times are uniform between half of it and one and a half times it.
+    /// The mean think time. Think times are uniform between 0.5 and 1.5 times the mean.
     pub think: Duration,
     /// The seed of the think times.
     pub seed: u64,
@@ -59,7 +60,7 @@ impl Ended {
     }
 }
 
-/// The users' sources of think times, and the number of executed transactions.
+/// The users' sources of think times, and the number of transactions that ended in the measured time.
 struct Watched {
     users: Users,
     randoms: Vec<Rng>,
@@ -84,7 +85,8 @@ impl Watched {
         self.randoms.iter_mut().map(draw).collect()
     }
 
-    /// Counts a transaction that ended at `at`. Returns the time of its user's next request.
+    /// Counts a transaction that ended at `at`, if `at` is in the measured time. Returns the time of its user's next
+    /// request.
     fn ended(&mut self, user: usize, at: Duration) -> Duration {
         let is_measured = at >= self.users.warm_up && at < self.end();
         self.txns += u64::from(is_measured);
@@ -116,7 +118,7 @@ pub struct Executed {
 /// Runs the users in virtual time on a machine of `cores` cores.
 ///
 /// # Errors
-/// Those of `execute`.
+/// Errors of `execute`.
 pub fn in_virtual_time(
     users: &Users,
     cores: usize,
