@@ -56,11 +56,12 @@ fn main() -> ExitCode {
 }
 
 fn record(root: &Path) -> anyhow::Result<()> {
+    // The page is a document, so it is written before the documents are read and counted.
+    verdicts::record(root)?;
     let sources = product::read(root)?;
-    let found = count::find(&sources);
-    ratchet::record(root, &count::rows(&sources, &found))?;
     messages::record(root, &sources.product)?;
-    verdicts::record(root)
+    let found = count::find(&sources);
+    ratchet::record(root, &count::rows(&sources, &found))
 }
 
 /// Returns the directory of the workspace, two levels above this crate.

@@ -152,7 +152,7 @@ fn write_figure(figure: &Value, out: &mut String) -> Result<()> {
         );
         let why = text("why")?;
         if ["weaker", "fails"].contains(&verdict) && !why.is_empty() {
-            reasons.push(format!("* **{}**: {why}.", cell(what)));
+            reasons.push(format!("* **{}.** {}.", cell(what), capital(why)));
         }
     }
     if !reasons.is_empty() {
@@ -164,6 +164,13 @@ fn write_figure(figure: &Value, out: &mut String) -> Result<()> {
 /// Returns a text as a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
+}
+
+/// Returns a text with a capital first letter and without a full stop at its end.
+fn capital(text: &str) -> String {
+    let mut rest = text.trim_end_matches('.').chars();
+    let first = rest.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(rest).collect()
 }
 
 /// Returns our value, with its spread if there were several runs.
@@ -224,7 +231,7 @@ mod tests {
         );
         let row = "| a / b | about 6 | >= 1 | 1.91 (1.9 to 1.92) | weaker (-68 %) |";
         assert!(
-            page.contains(row) && page.contains("* **a / b**: the CPU is faster."),
+            page.contains(row) && page.contains("* **a / b.** The CPU is faster."),
             "{page}"
         );
     }
