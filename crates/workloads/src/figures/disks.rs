@@ -253,8 +253,8 @@ fn part_claims(counts: &[usize], points: &[Point], four: usize, fast: u64) -> Ve
         read_bound(
             "fast disks",
             fast,
-            "the paper's CPUs were not the wall of DL1P; the cores here also do the copying that \
-             stands for the disks",
+            "the paper's CPUs did not limit DL1P. The cores here also do the copying that \
+             models the disks",
         ),
     ]
 }

@@ -202,8 +202,8 @@ fn claims(slow: &[SchemeLine], fast: &[SchemeLine]) -> Vec<Claim> {
         Paper::of("about six times, with 4 CPUs", 6.0),
         faster,
         at_the_end(&fast[1], &fast[3]),
-        "the rate of the disks is fitted so that DL1P(4) can gain at most 6.3; how near it comes \
-         depends on the cores, which players share with the copying that stands for the disks",
+        "the rate of the disks is fitted so that DL1P(4) can gain at most 6.3. How near it comes \
+         depends on the cores: the players share them with the copying that models the disks",
     ));
     claims
 }
