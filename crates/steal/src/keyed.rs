@@ -1,10 +1,11 @@
 //! Interleaved transactions over the rows of a tree. They address the rows by key.
 //!
-//! ```text
-//!  write:  key lock ─► leaf latch { number, record, note under the monitor; change the page } ─► notes logged, if due
-//!  commit: append under the stream's list ─► key locks released ─► acknowledged when its epoch is durable
-//!  abort:  each change undone through the tree, newest first, each with a compensation (CLR) ─► end record
-//! ```
+//! | operation | steps |
+//! |---|---|
+//! | write | lock the key; under the leaf's latch: number, record, note at the monitor, change of the page; log notes if due |
+//! | commit | append under the stream's list; release the key locks; acknowledge when the epoch is durable |
+//! | abort | undo each change through the tree, newest first, each with a compensation (CLR); log the end record |
+//!
 //! * A transaction locks a row when it first writes the row. The transaction keeps the lock until the log has the
 //!   commit record or the rollback's end record. A request for a row fails at once if another transaction has locked
 //!   the row.

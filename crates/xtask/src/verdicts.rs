@@ -152,7 +152,7 @@ fn write_figure(figure: &Value, out: &mut String) -> Result<()> {
         );
         let why = text("why")?;
         if ["weaker", "fails"].contains(&verdict) && !why.is_empty() {
-            reasons.push(format!("* **{}.** {}.", cell(what), capital(why)));
+            reasons.push(format!("* **{}**. {}.", cell(what), capital(why)));
         }
     }
     if !reasons.is_empty() {
@@ -231,7 +231,7 @@ mod tests {
         );
         let row = "| a / b | about 6 | >= 1 | 1.91 (1.9 to 1.92) | weaker (-68 %) |";
         assert!(
-            page.contains(row) && page.contains("* **a / b.** The CPU is faster."),
+            page.contains(row) && page.contains("* **a / b**. The CPU is faster."),
             "{page}"
         );
     }

@@ -1,10 +1,11 @@
 //! The backlog: runs that wait on the log's disk while the archive is away.
 //!
-//! ```text
-//!  archive fails ──► backlog: archiver ──► waiting runs ──► the log up to their end may be cut
-//!                     │        merger ──► fewer waiting runs
-//!  archive is back ───┴──────► drain ──► runs in the archive ──► none waits: archiver writes there again
-//! ```
+//! | event | reaction |
+//! |---|---|
+//! | the archive fails | the archiver writes runs into the backlog, and the log up to their end may be cut |
+//! | many runs wait | the merger makes fewer runs of them |
+//! | the archive is back | the drain moves the waiting runs into the archive |
+//! | no run waits | the archiver writes into the archive again |
 //!
 //! The backlog is a separate archive ([`Store`]), in folder `backlog` of the first stream's disk. Its runs replace
 //! parts of the log that would otherwise stay on the log's disks. So the backlog does not make the loss of any disk
