@@ -119,6 +119,7 @@ fn check(args: &Args) -> Result<()> {
         )));
     }
     if let Some(folder) = &args.recorded {
+        check_apart(folder, &args.out)?;
         for (name, _) in FIGURES
             .iter()
             .filter(|(name, _)| is_asked(&args.figure, name))
@@ -132,6 +133,22 @@ fn check(args: &Args) -> Result<()> {
                 )));
             }
         }
+    }
+    Ok(())
+}
+
+/// Fails if the new files would replace the recorded ones before the verdicts are compared.
+fn check_apart(recorded: &Path, out: &Path) -> Result<()> {
+    let is_same = match (recorded.canonicalize(), out.canonicalize()) {
+        (Ok(recorded), Ok(out)) => recorded == out,
+        // A folder that does not exist yet is no other folder.
+        _ => recorded == out,
+    };
+    if is_same {
+        bail!(Usage(format!(
+            "--recorded and --out are both {}: the recorded verdicts would be replaced before they are compared",
+            out.display()
+        )));
     }
     Ok(())
 }
@@ -199,6 +216,16 @@ fn worse(made: &[Figure], folder: &Path) -> Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A review found that a figure written over its record was compared with itself, and never was worse.
+    #[test]
+    fn a_record_is_not_replaced_before_it_is_compared() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, there) = (folder.path(), folder.path().join("there"));
+        assert!(check_apart(here, &here.join(".")).is_err());
+        assert!(check_apart(&there, &there).is_err());
+        check_apart(here, &there).unwrap();
+    }
 
     #[test]
     fn all_of_a_paper_is_every_figure_of_it() {
