@@ -450,7 +450,8 @@ impl Shared {
     /// has not proven the key. If all connected clients have proven the key, refuses the new client.
     fn welcome(self: &Arc<Self>, arrival: Arrival) {
         if arrival.from == Origin::Here && !local::is_trusted(&arrival.socket) {
-            if let Some(before) = self.strangers.lock().take(Instant::now()) {
+            let before = self.strangers.lock().take(Instant::now());
+            if let Some(before) = before {
                 tracing::warn!(
                     "A process of another user was refused: only this node's user and root may \
                      share its memory ({before} more since the last such line)"

@@ -270,7 +270,8 @@ impl Mirror {
         }
         state.pending = Some(next.clone());
         drop(state);
-        match self.register.lock().replace(&next)? {
+        let swap = self.register.lock().replace(&next)?;
+        match swap {
             Swap::Done => self.adopt(&mut self.state.lock(), log, next, now_ns),
             // Another process has stored a view with this number, or an earlier attempt of this writer has. The next
             // step reads that view.

@@ -19,7 +19,8 @@ pub fn load_pages(heap: &Heap, partition: PartitionId, pages: &[(u32, &[u8])]) {
 /// [`Error::Corrupt`] with the id of a page that lacks an update or got an update twice.
 pub fn check_replayed(heap: &Heap) -> Result<()> {
     for id in (0..heap.geometry().partitions).map(PartitionId) {
-        if let Some(gap) = heap.lock(id).useq_gaps().into_iter().next() {
+        let gap = heap.lock(id).useq_gaps().into_iter().next();
+        if let Some(gap) = gap {
             return Err(Error::corrupt(
                 format!("page {}", gap.page),
                 0,

@@ -69,7 +69,9 @@ pub fn run<W: Work>(work: &W, schedule: &Schedule, clock: &dyn Clock) -> Result<
                 runner.fail(error);
             }
         };
-        for disk in 0..runner.state.lock().disks.len() {
+        // The loop must not hold the lock: `fail` takes it.
+        let disks = runner.state.lock().disks.len();
+        for disk in 0..disks {
             (0..runner.edges.reads).for_each(|_| read(Asker::Disk(disk)));
         }
         (0..work.streams()).for_each(|stream| read(Asker::Stream(stream)));

@@ -270,7 +270,8 @@ impl Store {
         let Some(writer) = self.writer else {
             return Err(Error::Usage("the archive was opened read-only".into()));
         };
-        match self.known.lock().stopped.clone() {
+        let stopped = self.known.lock().stopped.clone();
+        match stopped {
             None => Ok(writer),
             Some(Stop::Taken(manifest)) => Err(Error::ArchiveTaken {
                 manifest,

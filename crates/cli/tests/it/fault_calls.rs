@@ -148,6 +148,52 @@ impl Bench {
         (folder, self.old.1.clone())
     }
 
+    /// Runs sessions without a fault. Returns how many calls of each class occur with a new and with an old database.
+    fn counts(&self) -> [(bool, Vec<u64>); 2] {
+        let calls: Vec<i64> = CLASSES
+            .iter()
+            .flat_map(|class| class.calls)
+            .copied()
+            .collect();
+        [false, true].map(|old| {
+            let case = Case {
+                class: 0,
+                act: Act::Count,
+                nth: 0,
+                old,
+            };
+            let plan = Plan {
+                calls: calls.clone(),
+                path: String::new(),
+                nth: 0,
+                act: Act::Count,
+            };
+            let counted = self.session(plan, &case);
+            (
+                old,
+                counted.unwrap_or_else(|wrong| panic!("no fault: {wrong}")),
+            )
+        })
+    }
+
+    /// Runs each case. Returns how many faults were met, and a line for each failed case.
+    fn run(&self, cases: &[Case]) -> (usize, Vec<String>) {
+        let (mut struck, mut failures) = (0, Vec::new());
+        for case in cases {
+            let plan = Plan {
+                calls: CLASSES[case.class].calls.to_vec(),
+                path: String::new(),
+                nth: case.nth,
+                act: case.act,
+            };
+            match self.session(plan, case) {
+                Ok(seen) => struck += usize::from(seen[case.class] >= case.nth),
+                Err(wrong) => failures.push(format!("{case}: {wrong}")),
+            }
+        }
+        (struck, failures)
+    }
+
     /// Runs a session with a fault. Returns how many calls of each class occurred.
     fn session(&self, plan: Plan, case: &Case) -> Result<Vec<u64>, String> {
         let (folder, mut ledger) = self.prepared(case.old);
@@ -297,48 +343,10 @@ fn a_system_call_that_fails_loses_nothing_and_neither_hangs_nor_panics() {
     let most = usize::try_from(number_from_env("PERDURA_FAULT_CASES", 12)).unwrap();
     let seed = number_from_env("PERDURA_FAULT_SEED", 1);
     let bench = Bench::new();
-    let all: Vec<i64> = CLASSES
-        .iter()
-        .flat_map(|class| class.calls)
-        .copied()
-        .collect();
-    let counts = [false, true].map(|old| {
-        let case = Case {
-            class: 0,
-            act: Act::Count,
-            nth: 0,
-            old,
-        };
-        let plan = Plan {
-            calls: all.clone(),
-            path: String::new(),
-            nth: 0,
-            act: Act::Count,
-        };
-        (
-            old,
-            bench
-                .session(plan, &case)
-                .unwrap_or_else(|wrong| panic!("no fault: {wrong}")),
-        )
-    });
     let mut rng = fastrand::Rng::with_seed(seed);
-    let cases = cases(&counts, &mut rng);
-    let (mut struck, mut failures) = (0, Vec::new());
-    for case in cases.iter().take(most) {
-        let class = &CLASSES[case.class];
-        let plan = Plan {
-            calls: class.calls.to_vec(),
-            path: String::new(),
-            nth: case.nth,
-            act: case.act,
-        };
-        match bench.session(plan, case) {
-            Ok(seen) => struck += usize::from(seen[case.class] >= case.nth),
-            Err(wrong) => failures.push(format!("{case}: {wrong}")),
-        }
-    }
+    let cases = cases(&bench.counts(), &mut rng);
     let run = cases.len().min(most);
+    let (struck, failures) = bench.run(&cases[..run]);
     println!(
         "{run} of {} faults of seed {seed}: {struck} were met, {} failed",
         cases.len(),
@@ -350,4 +358,26 @@ fn a_system_call_that_fails_loses_nothing_and_neither_hangs_nor_panics() {
         failures.join("\n")
     );
     assert!(struck * 2 > run, "only {struck} of {run} faults were met");
+}
+
+/// A restart hung for ever if the thread that reads an image disk could not be started. The loop that starts these
+/// threads held the lock of the schedule's state, and the report of the failure takes the same lock.
+#[test]
+fn a_thread_that_cannot_be_started_hangs_no_start() {
+    let bench = Bench::new();
+    let class = CLASSES.iter().position(|class| class.name == "thread");
+    let class = class.expect("a class of threads");
+    let [_, (old, counts)] = bench.counts();
+    let cases: Vec<Case> = (1..=counts[class])
+        .map(|nth| Case {
+            class,
+            act: Act::Fail(libc::EAGAIN),
+            nth,
+            old,
+        })
+        .collect();
+    let (struck, failures) = bench.run(&cases);
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    let most = cases.len();
+    assert!(struck * 2 > most, "only {struck} of {most} faults were met");
 }

@@ -91,7 +91,8 @@ impl SimRegister {
 
 impl Register for SimRegister {
     fn read(&mut self) -> Result<Option<View>> {
-        match self.0.lock().mood {
+        let mood = self.0.lock().mood;
+        match mood {
             Some(Mood::Fails) => return Err(SimRegister::timed_out()),
             Some(Mood::Answers | Mood::DoesAndFails | Mood::DoesLater) | None => {}
         }

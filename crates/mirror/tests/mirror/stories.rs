@@ -183,7 +183,8 @@ impl Log for Meanwhile<'_> {
 
     fn raise(&self, stream: StreamId, end: Pos) {
         self.0.raise(stream, end);
-        if let Some(act) = self.1.lock().unwrap().take() {
+        let act = self.1.lock().unwrap().take();
+        if let Some(act) = act {
             act();
         }
     }
