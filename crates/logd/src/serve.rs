@@ -450,8 +450,8 @@ impl Shared {
     /// has not proven the key. If all connected clients have proven the key, refuses the new client.
     fn welcome(self: &Arc<Self>, arrival: Arrival) {
         if arrival.from == Origin::Here && !local::is_trusted(&arrival.socket) {
-            let before = self.strangers.lock().take(Instant::now());
-            if let Some(before) = before {
+            let due = self.strangers.lock().take(Instant::now());
+            if let Some(before) = due {
                 tracing::warn!(
                     "A process of another user was refused: only this node's user and root may \
                      share its memory ({before} more since the last such line)"
@@ -460,11 +460,10 @@ impl Shared {
             return;
         }
         let name = arrival.name.clone();
-        let socket = &arrival.socket;
-        let of_registry = socket
-            .set_nonblocking(false)
-            .and_then(|()| socket.try_clone());
-        let Ok(of_registry) = of_registry else { return };
+        let blocking = arrival.socket.set_nonblocking(false);
+        let Ok(of_registry) = blocking.and_then(|()| arrival.socket.try_clone()) else {
+            return;
+        };
         let mut clients = self.clients.lock();
         clients.threads.retain(|thread| !thread.is_finished());
         if clients.all.len() >= self.options.connections_max {

@@ -11,8 +11,10 @@
 //! * *Copy*: under the partition's latch, pages get `epoch := k`. A page that changed since the slot's last image is
 //!   *dirty* for the slot, and is copied to a staging buffer. The copy never has only a part of a transaction's
 //!   changes, because a transaction holds the latch until it ends.
-//! * *Write*: the staged pages are written, outside the latch. After the last page of a partition, the directory's
-//!   section for this partition is written. The section has the hash index as it was at the latch's last release.
+//! * *Write*: the staged pages are written, outside the latch. If there are several image disks, a thread for each
+//!   disk writes, and the sweep visits the partitions of all disks in turn. After the last page of a partition, the
+//!   directory's section for this partition is written. The section has the hash index as it was at the latch's last
+//!   release.
 //! * *Trees*: the pages of trees that were dirty at the begin are written ([`crate::tree::live`]).
 //! * *Mark*, *Await*: end marks are appended. The image counts after the epoch of the end marks is durable. Then every
 //!   record in the image is durable too.
@@ -26,6 +28,8 @@
 //! | `naming` | the anchor names the image, and then the log is cut |
 //! | `pin` | an image that is being copied is not overwritten |
 //! | `pages` | copying pages from memory to the pages files |
+//! | `lanes` | the order of the partitions of several image disks |
+//! | `writer` | the writer of one image disk |
 //! | `share` | a component's part in a checkpoint |
 //! | `trees` | the share of the trees, whose pages are on disk |
 //! | `progress` | a step's result, and statistics |
@@ -68,6 +72,7 @@ use crate::tree::live::LiveTree;
 use crate::window::{Beginning, Window};
 
 mod cut;
+mod lanes;
 mod naming;
 mod pages;
 mod phase;
@@ -77,17 +82,21 @@ mod progress;
 mod seeded;
 mod share;
 mod trees;
+mod writer;
 
 pub use pin::Pin;
 pub use progress::{CheckpointProgress, CheckpointStats};
 
+use lanes::Lanes;
 pub(crate) use phase::Phase;
 use phase::{Event, Stage};
 pub(crate) use share::Share;
+use writer::Writer;
 
 /// The maximum number of pages that one step visits under a latch.
 pub const VISIT_PAGES: u32 = 16;
-const STAGING_BYTES: usize = 16 * PAGE_BYTES;
+/// The maximum number of bytes of a batch: the pages that one step copies.
+const BATCH_BYTES: usize = 16 * PAGE_BYTES;
 
 /// The sweep that is running.
 pub(crate) struct Sweep {
@@ -95,8 +104,10 @@ pub(crate) struct Sweep {
     pub k: CkptEpoch,
     begin_us: u64,
     begin_ns: u64,
-    /// The pages files, one on each image disk.
-    images: Vec<ImageFile>,
+    /// The writers, one for each image disk.
+    writers: Vec<Writer>,
+    /// The order of the partitions.
+    lanes: Lanes,
     /// The writer of the image's directory. `None`: the directory is complete.
     writer: Option<DirectoryWriter>,
     directory_crc: u32,
@@ -109,9 +120,6 @@ pub(crate) struct Sweep {
     /// For each tree that the checkpoint has finished, the start of the tree's redo. A restart redoes the operations
     /// with higher numbers.
     pub redo_starts: Vec<Gsn>,
-    /// The partition and local index at which the sweep continues after it has visited pages out of turn. `None`: the
-    /// sweep visits pages in the normal order.
-    goes_on: Option<(u16, u32)>,
     /// The digests of the partitions whose sections are already in the directory.
     digests: Vec<u64>,
     pages: u64,
@@ -183,6 +191,8 @@ pub struct CheckpointParts {
     pub window: Arc<dyn Window>,
     /// The clock, for reports only.
     pub clock: Arc<dyn Clock>,
+    /// True if each of several image disks gets a thread that writes.
+    pub threads: bool,
 }
 
 /// The checkpointer of a database.
@@ -191,7 +201,10 @@ pub struct Checkpointer {
     places: Places,
     directories: [Directory; 2],
     activity: Activity,
-    staging: AlignedBuf,
+    /// The bytes of the staged pages.
+    staging: Arc<AlignedBuf>,
+    /// Other staging buffers. The writers' threads still write from some of them.
+    spare: Vec<Arc<AlignedBuf>>,
     staged: Vec<Staged>,
     sidecar: Vec<u8>,
     summer: PageSummer,
@@ -229,7 +242,8 @@ impl Checkpointer {
             parts,
             directories,
             activity: Activity::Idle,
-            staging: AlignedBuf::with_room(0),
+            staging: Arc::new(AlignedBuf::with_room(0)),
+            spare: Vec::new(),
             staged: Vec::new(),
             sidecar: Vec::new(),
             summer: PageSummer::new(),
@@ -291,7 +305,7 @@ impl Checkpointer {
         self.check_pin(slot)?;
         let record = anchor.get();
         let k = CkptEpoch(heap.ckpt_epoch().0 + 1);
-        let images = open_images(&disks.images, slot, &record.uuid)?;
+        let writers = open_images(&disks.images, slot, &record.uuid)?;
         assert!(
             k > record.ckpt_max,
             "checkpoint {k} was begun before: the anchor knows {}",
@@ -317,39 +331,49 @@ impl Checkpointer {
         if begun.cut.is_some() {
             writer.mark_consistent();
         }
-        let sweep = Sweep {
+        let mut sweep = Sweep {
             slot,
             k,
             begin_us: clock.wall_us(),
             begin_ns,
-            images,
+            lanes: Lanes::new(geometry.partitions, writers.len()),
+            writers,
             writer: Some(writer),
             directory_crc: 0,
             covering: Covering::Open { marks: begun.marks },
             begin_epoch: begin_epoch.expect("a window sets its begin marks"),
             cut: begun.cut,
             redo_starts: Vec::new(),
-            goes_on: None,
             digests: Vec::with_capacity(usize::from(geometry.partitions)),
             pages: 0,
             bytes: 0,
         };
-        self.make_staging();
+        if self.parts.threads && sweep.writers.len() > 1 {
+            sweep.writers.iter_mut().for_each(Writer::start_thread);
+        }
         self.stats.partitions_done = 0;
-        let (partition, local) = (0, 0);
-        let first = Phase::Copy { partition, local };
-        self.enter(Event::Begin, Box::new(sweep), first);
+        self.enter(Event::Begin, Box::new(sweep), Phase::Copy);
         self.publish();
         Ok(())
     }
 
-    /// Allocates the staging buffer, unless it exists.
+    /// Makes `staging` a buffer from which no thread writes.
     fn make_staging(&mut self) {
-        if self.staging.room() == 0 {
-            self.staging = AlignedBuf::with_room(STAGING_BYTES);
-            let staging = to_u64(STAGING_BYTES);
-            let memory = self.parts.heap.memory();
-            memory.add(MemoryUse::Staging, staging);
+        let is_free = |buffer: &Arc<AlignedBuf>| Arc::strong_count(buffer) == 1;
+        if self.staging.room() > 0 && is_free(&self.staging) {
+            return;
+        }
+        let next = match self.spare.iter().position(is_free) {
+            Some(at) => self.spare.swap_remove(at),
+            None => {
+                let memory = self.parts.heap.memory();
+                memory.add(MemoryUse::Staging, to_u64(BATCH_BYTES));
+                Arc::new(AlignedBuf::with_room(BATCH_BYTES))
+            }
+        };
+        let busy = std::mem::replace(&mut self.staging, next);
+        if busy.room() > 0 {
+            self.spare.push(busy);
         }
     }
 
@@ -383,7 +407,7 @@ impl Checkpointer {
         match next {
             Some(phase) => self.activity = Activity::Running { sweep, phase },
             None if event == Event::Truncated => self.complete(*sweep),
-            None => self.cancel(&sweep),
+            None => self.cancel(&mut sweep),
         }
         self.publish();
         result.map(|taken| taken.progress)
@@ -401,10 +425,10 @@ impl Checkpointer {
         if self.activity.stage().after(Event::Abandon).is_none() {
             return false;
         }
-        if let Activity::Running { sweep, .. } =
+        if let Activity::Running { mut sweep, .. } =
             std::mem::replace(&mut self.activity, Activity::Idle)
         {
-            self.cancel(&sweep);
+            self.cancel(&mut sweep);
         }
         self.publish();
         true
@@ -427,7 +451,7 @@ impl Checkpointer {
                 Ok(Taken::worked(Event::Named, Phase::Truncate))
             }
             Phase::Truncate => Ok(self.cut_log(sweep)),
-            Phase::Copy { .. }
+            Phase::Copy
             | Phase::Write { .. }
             | Phase::SyncPages
             | Phase::Directory
@@ -461,7 +485,7 @@ impl Checkpointer {
     fn complete(&mut self, sweep: Sweep) {
         let clock = &self.parts.clock;
         let newest = self.parts.anchor.get().newest_image();
-        assert!(sweep.goes_on.is_none(), "the sweep came to its end");
+        assert!(sweep.lanes.has_ended(), "the sweep came to its end");
         assert_eq!(
             newest,
             Some(sweep.slot),
@@ -485,7 +509,7 @@ impl Checkpointer {
     }
 
     /// Cancels a sweep in every component.
-    fn cancel(&mut self, sweep: &Sweep) {
+    fn cancel(&mut self, sweep: &mut Sweep) {
         self.stats.cancelled += 1;
         if sweep.covering.is_open() {
             self.parts.window.cancel();
@@ -503,17 +527,17 @@ impl Checkpointer {
 
 impl Drop for Checkpointer {
     fn drop(&mut self) {
-        self.parts
-            .heap
-            .memory()
-            .sub(MemoryUse::Staging, to_u64(self.staging.room()));
+        let buffers = self.spare.iter().chain([&self.staging]);
+        let room: usize = buffers.map(|buffer| buffer.room()).sum();
+        let memory = self.parts.heap.memory();
+        memory.sub(MemoryUse::Staging, to_u64(room));
     }
 }
 
 /// Opens the pages files of an image, to overwrite it.
-fn open_images(disks: &[Arc<dyn Disk>], slot: ImageSlot, uuid: &Uuid) -> Result<Vec<ImageFile>> {
+fn open_images(disks: &[Arc<dyn Disk>], slot: ImageSlot, uuid: &Uuid) -> Result<Vec<Writer>> {
     let numbered = disks.iter().zip(0u8..);
     let opened = numbered
         .map(|(disk, number)| ImageFile::open_to_rewrite(disk.as_ref(), slot, uuid, number));
-    opened.collect()
+    opened.map(|image| Ok(Writer::new(image?))).collect()
 }

@@ -193,6 +193,7 @@ impl Life {
             disks: options.disks.clone(),
             window,
             clock: Arc::clone(&options.clock),
+            threads: options.schedule.inline.is_none(),
         };
         let machine = Checkpointer::new(parts, directories);
         let chain_is_long = is_chain_long(&record, options);

@@ -76,11 +76,8 @@ pub fn run<W: Work>(work: &W, schedule: &Schedule, clock: &dyn Clock) -> Result<
         }
         (0..work.streams()).for_each(|stream| read(Asker::Stream(stream)));
         // If a player's thread cannot be started, the schedule only takes longer.
-        for _ in 1..threads {
-            if start(scope, || note(runner.play_loop())).is_err() {
-                break;
-            }
-        }
+        let player = |_| start(scope, || note(runner.play_loop())).ok();
+        (1..threads).map_while(player).for_each(drop);
         note(runner.play_loop());
     });
     runner.finish(total.into_inner())

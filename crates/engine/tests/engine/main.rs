@@ -19,6 +19,7 @@ mod faulty;
 mod faulty_disk;
 mod forks;
 mod guide;
+mod image_writers;
 mod ladder;
 mod log_end;
 mod long_rows;

@@ -10,12 +10,12 @@ pub(super) const TREES: usize = 1;
 /// The next step of a running checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Copies pages of a partition under its latch.
-    Copy { partition: u16, local: u32 },
-    /// Writes the staged pages from index `run` on. `next_local` is `None` once the partition's last page was visited.
+    /// Copies pages of the next partition under its latch.
+    Copy,
+    /// Writes the staged pages from index `run` on. `is_last` is true once the partition's last page was visited.
     Write {
         partition: u16,
-        next_local: Option<u32>,
+        is_last: bool,
         run: usize,
     },
     /// Syncs the pages files.
@@ -92,9 +92,7 @@ impl Phase {
     /// shares.
     pub(super) fn share(self) -> Option<usize> {
         match self {
-            Phase::Copy { .. } | Phase::Write { .. } | Phase::SyncPages | Phase::Directory => {
-                Some(HEAP)
-            }
+            Phase::Copy | Phase::Write { .. } | Phase::SyncPages | Phase::Directory => Some(HEAP),
             Phase::Trees => Some(TREES),
             Phase::Mark | Phase::Await | Phase::Anchor | Phase::Truncate => None,
         }
@@ -103,7 +101,7 @@ impl Phase {
     /// Returns the state that corresponds to the phase.
     pub(super) fn stage(self) -> Stage {
         match self {
-            Phase::Copy { .. } => Stage::Copy,
+            Phase::Copy => Stage::Copy,
             Phase::Write { .. } => Stage::Write,
             Phase::SyncPages => Stage::SyncPages,
             Phase::Directory => Stage::Directory,

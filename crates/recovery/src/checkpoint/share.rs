@@ -15,7 +15,7 @@ pub(crate) trait Share: Sync {
 
     /// Gives up the component's part of a checkpoint. Marks each page that is perhaps not on disk as
     /// dirty again.
-    fn cancel(&self, machine: &mut Checkpointer, sweep: &Sweep);
+    fn cancel(&self, machine: &mut Checkpointer, sweep: &mut Sweep);
 
     /// Updates `anchor` with the component's part of a checkpoint. Called after everything that the part reflects has
     /// become durable.

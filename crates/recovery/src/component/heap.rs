@@ -22,7 +22,7 @@ impl Share for HeapPages {
         machine.sweep_heap(sweep, phase)
     }
 
-    fn cancel(&self, machine: &mut Checkpointer, sweep: &Sweep) {
+    fn cancel(&self, machine: &mut Checkpointer, sweep: &mut Sweep) {
         machine.cancel_sweep(sweep);
     }
 

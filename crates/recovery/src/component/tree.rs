@@ -19,7 +19,7 @@ impl Share for TreePages {
         machine.write_trees(sweep)
     }
 
-    fn cancel(&self, machine: &mut Checkpointer, _: &Sweep) {
+    fn cancel(&self, machine: &mut Checkpointer, _: &mut Sweep) {
         for tree in machine.trees() {
             tree.cancel_checkpoint();
         }

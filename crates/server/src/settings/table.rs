@@ -81,8 +81,8 @@ pub static SETTINGS: &[Setting] = &[
         "image-dir",
         Group::Database,
         Kind::Path,
-        "Directory of the images' pages. Give it once for each disk. Their number and order are \
-         fixed when the database is made.",
+        "Directory of the images' pages. Give it once for each disk: a checkpoint writes to all at \
+         once. Their number and order are fixed when the database is made.",
         database!(|o| paths(&o.image_dirs), |o, v| put_paths(&mut o.image_dirs, v)),
     )
     .many()
