@@ -8,7 +8,7 @@ use perdura_base::{Error, Result, Uuid};
 use perdura_heap::{Geometry, MemoryAccount};
 use perdura_recovery::footing::Footing;
 use perdura_recovery::indexing::ReadCatalog;
-use perdura_recovery::restart::{NewDatabase, NewTree, RestartOptions, create, restart};
+use perdura_recovery::restart::{NewDatabase, NewTree, RestartOptions, create_or_resume, restart};
 use perdura_recovery::{Anchor, Tail, read_anchor};
 use perdura_recovery::{ExecutorWindow, Life, LogMemory, Progress};
 use perdura_wal::{Mode, Scheme, Vouched};
@@ -134,11 +134,11 @@ fn claim(env: &Env, anchor: &mut Anchor) -> Result<Option<Claimed>> {
 /// tree.
 ///
 /// # Errors
-/// As [`create`].
+/// As [`create_or_resume`].
 pub fn create_with_tree(env: &Env, options: &CoreOptions, tree: NewTree<'_>) -> Result<()> {
     options.check()?;
     let new = new_database(env, options, Yardstick::Product);
-    create(&env.disks, env.clock.as_ref(), &new, Some(tree))
+    create_or_resume(&env.disks, env.clock.as_ref(), &new, Some(tree))
 }
 
 /// Makes a database, and returns its anchor.
@@ -155,7 +155,7 @@ fn make(env: &Env, options: &CoreOptions, yardstick: Yardstick) -> Result<Anchor
         archived.check_durable(&Vouched::nothing(streams))?;
     }
     let new = new_database(env, options, yardstick);
-    create(&env.disks, env.clock.as_ref(), &new, None)?;
+    create_or_resume(&env.disks, env.clock.as_ref(), &new, None)?;
     let made = read_anchor(env.disks.data.as_ref())?.expect("the database was made just now");
     assert_eq!(
         made.scheme,

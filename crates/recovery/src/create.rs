@@ -12,6 +12,7 @@ use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{History, SegmentSizes};
 
 use crate::anchor::Anchor;
+use crate::creating;
 use crate::disks::Disks;
 use crate::image::create_images;
 use crate::images::IMAGE_DISKS_MAX;
@@ -72,6 +73,26 @@ fn make_tree(data: &dyn Disk, anchor: &mut Anchor, tree: NewTree<'_>) -> Result<
     Tree::make(data, TREE_DIR, shape)?;
     let file = PageFile::open(data, TREE_DIR, shape, Access::Buffered)?;
     fill(&file, shape, tree.tables, tree.rows, tree.percent)
+}
+
+/// Makes a new database, as [`create`]. If an earlier creation on these disks was interrupted, the database gets the
+/// identity that the earlier one had begun to write to the image disks.
+///
+/// # Errors
+/// Errors of [`create`].
+pub fn create_or_resume(
+    disks: &Disks,
+    clock: &dyn Clock,
+    new: &NewDatabase,
+    tree: Option<NewTree<'_>>,
+) -> Result<()> {
+    let new = NewDatabase {
+        uuid: creating::begin(disks.data.as_ref(), &disks.images, new.uuid)?,
+        ..new.clone()
+    };
+    create(disks, clock, &new, tree)?;
+    creating::end(disks.data.as_ref());
+    Ok(())
 }
 
 /// Makes the files of a new database. The anchor is written last, because the database exists as soon as there is an

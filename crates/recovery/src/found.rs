@@ -16,6 +16,7 @@ use perdura_wal::anchor::{ANCHOR_PATH, AnchorFile};
 use perdura_wal::segment::{LOG_DIR, SegmentId, check_header, is_foreign};
 
 use crate::anchor::{Anchor, open_anchor};
+use crate::creating::{CREATING_PATH, CREATING_TMP};
 use crate::image::{ImageFile, directory_number, directory_path, folder, holds_pages, pages_path};
 use crate::images::ImageStatus;
 use crate::sections::tree::TREE_DIR;
@@ -25,10 +26,12 @@ pub const VERSION_PATH: &str = "VERSION";
 
 /// Names that a data directory without an anchor may contain: the remains of an interrupted creation, and files that
 /// file systems put there.
-const KNOWN: [&str; 9] = [
+const KNOWN: [&str; 11] = [
     "LOCK",
     VERSION_PATH,
     "VERSION.tmp",
+    CREATING_PATH,
+    CREATING_TMP,
     "anchor.tmp",
     "image-a",
     "image-b",

@@ -68,7 +68,7 @@ pub fn holds_pages(disk: &dyn Disk, slot: ImageSlot) -> Result<bool> {
 /// The data disk has no anchor yet, so an interrupted creation may have left a pages file on the data disk. If such a
 /// file names a foreign database and holds no pages, it is replaced. On any other disk, a foreign database's pages file
 /// is never replaced. The foreign database's anchor may be elsewhere, and this database needs the image if its log has
-/// been cut.
+/// been cut. A file of an interrupted creation on such a disk names `uuid`, see [`crate::creating`].
 ///
 /// # Errors
 /// [`Error::Foreign`] for a foreign database's file that must not be replaced. Errors of the disks.
@@ -78,7 +78,13 @@ pub fn create_images(data: &dyn Disk, images: &[Arc<dyn Disk>], uuid: &Uuid) -> 
         for (number, disk) in (0u8..).zip(images) {
             match ImageFile::open(disk.as_ref(), slot, uuid) {
                 // An interrupted creation left this file. The file's name may not be durable yet.
-                Ok(_) => disk.sync_dir(folder(slot))?,
+                Ok(file) if file.disk_number() == number => disk.sync_dir(folder(slot))?,
+                // The interrupted creation had its disks in another order.
+                Ok(_) if !holds_pages(disk.as_ref(), slot)? => {
+                    disk.remove(&pages_path(slot))?;
+                    ImageFile::create(disk.as_ref(), slot, uuid, number)?;
+                }
+                Ok(_) => return Err(another_databases(disk.as_ref(), pages_path(slot))),
                 Err(error) if error.is_not_found() => {
                     ImageFile::create(disk.as_ref(), slot, uuid, number)?;
                 }

@@ -66,6 +66,7 @@ mod close;
 pub mod component;
 pub mod cover;
 mod create;
+mod creating;
 mod cursor;
 pub mod disks;
 pub mod divergence;

@@ -44,7 +44,7 @@ use crate::report::RestartReport;
 use crate::tree::RestartedTree;
 use crate::tree::contents::ALL_STABLE;
 
-pub use crate::create::{NewDatabase, NewTree, create};
+pub use crate::create::{NewDatabase, NewTree, create, create_or_resume};
 
 pub use crate::options::{RestartOptions, Tail};
 pub use crate::tables::Catalog;

@@ -11,7 +11,7 @@ use perdura_base::{Error, PartitionId, Result};
 use perdura_heap::{Geometry, Heap, MemoryAccount};
 use perdura_page::SlotClass;
 use perdura_recovery::read_anchor;
-use perdura_recovery::restart::{RestartOptions, create, restart};
+use perdura_recovery::restart::{RestartOptions, create_or_resume, restart};
 use perdura_recovery::{Life, LogMemory};
 use perdura_wal::{Mode, Scheme};
 
@@ -93,7 +93,7 @@ impl Steal {
         let is_there = read_anchor(env.disks.data.as_ref())?.is_some();
         let logged = (options.scheme, options.segment_bytes);
         let new = env.new_database(is_there, geometry, logged)?;
-        create(&env.disks, env.clock.as_ref(), &new, None)?;
+        create_or_resume(&env.disks, env.clock.as_ref(), &new, None)?;
         let opened = Steal::open(env, options)?;
         Ok(opened.expect("the database was made just now"))
     }

@@ -1,5 +1,6 @@
 //! Repeated `kill -9` under load.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::clients::Clients;
@@ -7,20 +8,26 @@ use crate::support::{Server, arg, ended, number_from_env};
 
 #[test]
 fn nothing_acknowledged_is_lost_by_kill_9_and_nothing_appears_from_nowhere() {
-    kill("auto", number_from_env("PERDURA_KILL_ROUNDS", 10));
+    kill("auto", 1, number_from_env("PERDURA_KILL_ROUNDS", 10));
 }
 
 #[test]
 fn nothing_is_lost_by_kill_9_where_a_thread_waits_for_the_log() {
-    kill("sync", number_from_env("PERDURA_KILL_SYNC_ROUNDS", 4));
+    kill("sync", 1, number_from_env("PERDURA_KILL_SYNC_ROUNDS", 4));
 }
 
-fn kill(log_io: &str, rounds: u64) {
+#[test]
+fn nothing_is_lost_by_kill_9_where_threads_write_to_three_image_disks() {
+    kill("auto", 3, number_from_env("PERDURA_KILL_DISKS_ROUNDS", 6));
+}
+
+/// Kills a server with `disks` image disks again and again while clients write.
+fn kill(log_io: &str, disks: usize, rounds: u64) {
     let seed = number_from_env("PERDURA_KILL_SEED", 1);
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("db");
     // Checkpoints are frequent, so that most kills happen during a checkpoint.
-    let extra = [
+    let mut extra = vec![
         "--checkpoint-log-size",
         "1MiB",
         "--partitions",
@@ -28,6 +35,14 @@ fn kill(log_io: &str, rounds: u64) {
         "--log-io",
         log_io,
     ];
+    let images: Vec<PathBuf> = (0..disks)
+        .map(|disk| dir.path().join(format!("images-{disk}")))
+        .collect();
+    let images: Vec<&str> = images
+        .iter()
+        .flat_map(|image| ["--image-dir", arg(image)])
+        .collect();
+    extra.extend(&images);
     let mut clients = Clients::new(4, seed);
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x6b69_6c6c);
     for round in 0..rounds {
@@ -52,7 +67,7 @@ fn kill(log_io: &str, rounds: u64) {
     }
     let way = server.log_field("log_io_0_way");
     server.kill();
-    let (code, text) = ended(&["verify", "--data", arg(&data)]);
+    let (code, text) = ended(&[&["verify", "--data", arg(&data)], &images[..]].concat());
     assert_eq!(code, 0, "{text}");
     println!(
         "{rounds} kills, log written by {way}: {} requests acknowledged, {} left in doubt, none lost",

@@ -183,3 +183,43 @@ fn a_fault_of_one_image_disk_loses_no_acknowledged_write() {
         "{cancelled} checkpoints were cancelled, {completed} completed"
     );
 }
+
+/// Found by `kill -9`. A server was killed while it made a database with images on other disks. Each later start made
+/// another identity and refused the pages files of the first.
+#[test]
+fn an_interrupted_creation_with_images_on_other_disks_is_resumed() {
+    let mut interrupted = 0;
+    for cut in 1..40 {
+        for struck in 0..3 {
+            let disks = [1, 2, 3].map(|n| SimDisk::new(100 * n + cut));
+            let env = |seed, order: [usize; 2]| Env {
+                seed,
+                ..env(
+                    disks[0].life(),
+                    order.map(|at| disks[at].life() as Arc<dyn Disk>).to_vec(),
+                )
+            };
+            disks[struck].set_plan(FaultPlan {
+                cut_after_ops: Some(cut),
+                ..FaultPlan::default()
+            });
+            interrupted += usize::from(open(env(1, [1, 2]), with_threads(4)).is_err());
+            for disk in &disks {
+                disk.crash(CrashProfile::Worst, cut);
+            }
+            let is_made = disks[0].read_all("anchor").is_ok();
+            let order = if is_made || cut % 2 == 0 {
+                [1, 2]
+            } else {
+                [2, 1]
+            };
+            let core = open(env(2, order), with_threads(4));
+            let core = core.unwrap_or_else(|e| panic!("cut {cut} of disk {struck}: {e}"));
+            put(&core, "key", b"value");
+            core.flush_all().expect("room");
+            drop(core);
+            open(env(3, order), with_threads(4)).expect("it is a database");
+        }
+    }
+    assert!(interrupted > 30, "{interrupted} creations were interrupted");
+}
