@@ -263,6 +263,20 @@ mod tests {
     }
 
     #[test]
+    fn pictures_are_drawn_again_only_from_files_that_exist() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = draw("000-all", folder.path()).unwrap_err().to_string();
+        assert!(error.contains("no JSON file of 000-all"), "{error}");
+        let file = folder.path().join("000-fig5.json");
+        std::fs::write(&file, "{}").unwrap();
+        let error = format!("{:#}", draw("000-all", folder.path()).unwrap_err());
+        assert!(
+            error.contains("000-fig5.json: not the file of a figure"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn all_of_a_paper_is_every_figure_of_it() {
         assert!(is_asked("000-fig5", "000-fig5") && is_asked("000-all", "000-fig5"));
         assert!(!is_asked("000-all", "001-fig5") && !is_asked("001-fig1", "001-fig10"));

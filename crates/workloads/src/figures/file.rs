@@ -178,6 +178,16 @@ mod tests {
             for stated in stated::of(figure) {
                 assert!(stated.is_drawn(&drawn.plot), "{figure}: {stated:?}");
             }
+            for points in points::of(figure, &drawn.plot) {
+                // The legend does not repeat the name of a line of the paper's own values.
+                let name = Some(&points.line).filter(|line| !line.contains("paper"));
+                let letters = name.map_or(0, |line| line.chars().count());
+                let letters = letters + points.note.chars().count();
+                assert!(
+                    letters <= 53,
+                    "{figure}: the legend has no room: {points:?}"
+                );
+            }
         }
     }
 

@@ -52,59 +52,47 @@ const LESS_READING: f64 = 0.53;
 fn differential(figure: &str) -> Vec<Stated> {
     match figure {
         "000-volume" => vec![
-            on(0, "DL2P").times(
-                377.0 / 721.0,
-                on(0, "PL2P"),
-                "section 5.2: 377/721 of our PL2P",
-            ),
-            on(0, "DL1P").times(
-                370.0 / 721.0,
-                on(0, "PL2P"),
-                "section 5.2: 370/721 of our PL2P",
-            ),
+            on(0, "DL2P").times(377.0 / 721.0, on(0, "PL2P"), "§5.2: 377/721 of our PL2P"),
+            on(0, "DL1P").times(370.0 / 721.0, on(0, "PL2P"), "§5.2: 370/721 of our PL2P"),
             on(1, "DL1P, no checkpoint").times(
                 1.0,
                 on(1, "DL1P, no checkpoint").first(),
-                "section 5.2: constant, as ours without aborts",
+                "§5.2: constant, as our first",
             ),
         ],
         "000-fig5" => (0..2).flat_map(by_volume).collect(),
         "000-fig6" => [0, 2].into_iter().flat_map(by_disks).collect(),
-        "000-fig7" => vec![on(0, "DL2P(4)").last().times(
-            1.15,
-            on(0, "DL1P(4)"),
-            "section 5.2: 1.15 x our DL1P(4)",
-        )],
-        "000-fig8" => {
-            let half = "section 5.3: our DL1P-Seq / 2";
+        "000-fig7" => {
             vec![
-                on(0, "DL1P-Seq").times(0.5, on(0, "PL2P-Seq"), "section 5.3: our PL2P-Seq / 2"),
+                on(0, "DL2P(4)")
+                    .last()
+                    .times(1.15, on(0, "DL1P(4)"), "§5.2: 1.15 x our DL1P(4)"),
+            ]
+        }
+        "000-fig8" => {
+            let half = "§5.3: our DL1P-Seq / 2";
+            vec![
+                on(0, "DL1P-Seq").times(0.5, on(0, "PL2P-Seq"), "§5.3: our PL2P-Seq / 2"),
                 on(0, "DL1P-Para").times(0.5, on(0, "DL1P-Seq"), half),
-                on(1, "DL1P-Seq").times(
-                    1.0 / 3.0,
-                    on(1, "PL2P-Seq"),
-                    "section 5.3: our PL2P-Seq / 3",
-                ),
+                on(1, "DL1P-Seq").times(1.0 / 3.0, on(1, "PL2P-Seq"), "§5.3: our PL2P-Seq / 3"),
                 on(1, "DL1P-Para").times(0.5, on(1, "DL1P-Seq"), half),
             ]
         }
         "000-fig9" => vec![
-            on(0, "DL1P").times(1.8, on(0, "PL2P"), "section 5.4: over 1.8 x our PL2P"),
+            on(0, "DL1P").times(1.8, on(0, "PL2P"), "§5.4: over 1.8 x our PL2P"),
             on(0, "DL1P").at(8.0).times(
                 9.6,
                 on(0, "PL2P").first(),
-                "section 5.4: 9.6 x our PL2P on one disk",
+                "§5.4: 9.6 x our PL2P on one disk",
             ),
             on(1, "DL1P(4)").last().times(
                 2.0,
                 on(1, "PL2P(4)"),
-                "section 5.4: approaches 2 x our PL2P(4)",
+                "§5.4: approaches 2 x our PL2P(4)",
             ),
-            on(1, "DL1P(4)").at(256.0).times(
-                6.0,
-                on(1, "PL2P(1)"),
-                "section 5.4: about 6 x our PL2P(1)",
-            ),
+            on(1, "DL1P(4)")
+                .at(256.0)
+                .times(6.0, on(1, "PL2P(1)"), "§5.4: about 6 x our PL2P(1)"),
         ],
         _ => Vec::new(),
     }
@@ -114,16 +102,8 @@ fn differential(figure: &str) -> Vec<Stated> {
 fn by_volume(panel: usize) -> [Stated; 2] {
     let fast = on(panel, "DL1P(4)");
     [
-        fast.times(
-            1.0 / 6.0,
-            on(panel, "PL2P(4)"),
-            "section 5.2: our PL2P(4) / 6",
-        ),
-        fast.times(
-            1.0 / 7.0,
-            on(panel, "PL2P(1)"),
-            "section 5.2: our PL2P(1) / 7",
-        ),
+        fast.times(1.0 / 6.0, on(panel, "PL2P(4)"), "§5.2: our PL2P(4) / 6"),
+        fast.times(1.0 / 7.0, on(panel, "PL2P(1)"), "§5.2: our PL2P(1) / 7"),
     ]
 }
 
@@ -134,19 +114,19 @@ fn by_disks(panel: usize) -> Vec<Stated> {
         on(differential, "DL1P: LR").times(
             LESS_READING,
             on(physical, "PL2P: LR"),
-            "section 5.2: 47 % less than our PL2P: LR",
+            "§5.2: 47 % less than our PL2P: LR",
         ),
         on(differential, "DL1P").at(4.0).times(
             1.0 / 6.0,
             on(physical, "PL2P"),
-            "section 5.2: our PL2P / 6",
+            "§5.2: our PL2P / 6",
         ),
     ];
     all.extend([2.0, 4.0, 6.0, 8.0].map(|disks| {
         on(differential, "DL1P").at(disks).times(
             1.0 / disks,
             on(differential, "DL1P").first(),
-            "section 5.2: our one disk / disks, nearly",
+            "§5.2: our one disk / disks, nearly",
         )
     }));
     all
@@ -167,35 +147,29 @@ fn command(figure: &str) -> Vec<Stated> {
     };
     match figure {
         "001-fig3" => vec![
-            saturated(80.0 / 95.0, "section V-C1: 80/95 of our most without a log"),
-            equal("section V-C1: the same 95K as without a log"),
+            saturated(80.0 / 95.0, "§V-C1: 80/95 of our No log"),
+            equal("§V-C1: our No log, both 95K"),
         ],
-        "001-fig4" => vec![slower(1.15, "section V-C2: 1.15 x our command log")],
-        "001-fig5" => vec![replayed(5.0, "section V-C5: 5 x our command log, 1 thread")],
+        "001-fig4" => vec![slower(1.15, "§V-C2: 1.15 x our command log")],
+        "001-fig5" => vec![replayed(5.0, "§V-C5: 5 x our command log")],
         "001-fig6" => vec![
-            saturated(0.66, "section V-C1: 66 % of our most without a log"),
-            equal("section V-C1: nearly the same as without a log"),
+            saturated(0.66, "§V-C1: 66 % of our No log"),
+            equal("§V-C1: nearly our No log"),
         ],
-        "001-fig7" => vec![slower(
-            1.45,
-            "section V-C2: at least 1.45 x our command log",
-        )],
-        "001-fig8" => vec![replayed(
-            1.5,
-            "section V-C5: 1.5 x our command log, 1 thread",
-        )],
+        "001-fig7" => vec![slower(1.45, "§V-C2: at least 1.45 x our command log")],
+        "001-fig8" => vec![replayed(1.5, "§V-C5: 1.5 x our command log")],
         "001-fig9" => one_node(),
         "001-fig10" => three_replicas(),
         "001-bytes" => vec![
-            on(0, "command").is(55.0, "section V-C3: 55 bytes"),
-            on(0, "columns").is(81.0, "section V-C3: 81 bytes"),
-            on(1, "command").is(170.0, "section V-C3: 170 bytes"),
-            on(3, "command").is(50.0, "section V-C3: 50 bytes"),
+            on(0, "command").is(55.0, "§V-C3: 55 bytes"),
+            on(0, "columns").is(81.0, "§V-C3: 81 bytes"),
+            on(1, "command").is(170.0, "§V-C3: 170 bytes"),
+            on(3, "command").is(50.0, "§V-C3: 50 bytes"),
         ],
         "001-size" => vec![
-            on(0, "cut").times(1.01, on(0, "columns"), "section V-C4: 1.01 x our columns"),
-            on(2, "cut").is(100.0, "section V-C4: 100 bytes"),
-            on(2, "command").is(100.0, "section V-C4: 100 bytes"),
+            on(0, "cut").times(1.01, on(0, "columns"), "§V-C4: 1.01 x our columns"),
+            on(2, "cut").is(100.0, "§V-C4: 100 bytes"),
+            on(2, "command").is(100.0, "§V-C4: 100 bytes"),
         ],
         _ => Vec::new(),
     }
@@ -208,44 +182,42 @@ fn one_node() -> Vec<Stated> {
         on(0, "Command log").first().times(
             2.4 / 2.6,
             on(0, "No log"),
-            "section V-C6: 2.4M/2.6M of ours without a log",
+            "§V-C6: 2.4M/2.6M of our No log",
         ),
         on(0, "Value log").first().times(
             1.5 / 2.6,
             on(0, "No log"),
-            "section V-C6: 1.5M/2.6M of ours without a log",
+            "§V-C6: 1.5M/2.6M of our No log",
         ),
         on(0, "Value log").at(half).times(
             1.0 / 1.4,
             on(0, "Command log"),
-            "section V-C6: our command log / 1.4",
+            "§V-C6: our command log / 1.4",
         ),
-        on(0, "Value log").last().times(
-            1.0,
-            on(0, "No log"),
-            "section V-C6: as ours without a log",
-        ),
+        on(0, "Value log")
+            .last()
+            .times(1.0, on(0, "No log"), "§V-C6: as our No log"),
     ]
 }
 
 /// Returns what section V-C6 says of figure 10.
 fn three_replicas() -> Vec<Stated> {
-    let identical = "section V-C6: as ours without a log";
+    let identical = "§V-C6: as our No log";
     vec![
         on(0, "Command log").first().times(
             0.95,
             on(0, "No log"),
-            "section V-C6: above 95 % of ours without a log",
+            "§V-C6: above 95 % of our No log",
         ),
         on(0, "Value log").first().times(
             0.5,
             on(0, "Command log"),
-            "section V-C6: almost our command log / 2",
+            "§V-C6: almost our command log / 2",
         ),
         on(0, "Value log").at(distributed::shown(0.5)).times(
             1.0 / 1.2,
             on(0, "Command log"),
-            "section V-C6: our command log / 1.2",
+            "§V-C6: our command log / 1.2",
         ),
         on(0, "Value log")
             .last()
@@ -259,47 +231,39 @@ fn three_replicas() -> Vec<Stated> {
 fn logical(figure: &str) -> Vec<Stated> {
     match figure {
         "002-fig2a" => vec![
-            on(0, "Log1").times(1.0, on(0, "SQL1"), "section 5.3: as our SQL1"),
-            on(0, "Log2").times(1.15, on(0, "SQL2"), "section 5.3: at most 1.15 x our SQL2"),
-            on(0, "Log1").at(15.0).times(
-                0.35,
-                on(0, "Log0"),
-                "section 5.3: 65 % less than our Log0",
-            ),
-            on(0, "Log2").at(15.0).times(
-                0.8,
-                on(0, "Log1"),
-                "section 5.3: 20 % less than our Log1",
-            ),
+            on(0, "Log1").times(1.0, on(0, "SQL1"), "§5.3: as our SQL1"),
+            on(0, "Log2").times(1.15, on(0, "SQL2"), "§5.3: at most 1.15 x our SQL2"),
+            on(0, "Log1")
+                .at(15.0)
+                .times(0.35, on(0, "Log0"), "§5.3: 65 % less than our Log0"),
+            on(0, "Log2")
+                .at(15.0)
+                .times(0.8, on(0, "Log1"), "§5.3: 20 % less than our Log1"),
         ],
         "002-fig2b" => vec![
             on(0, "Table of Δ records")
                 .first()
-                .is(30.0, "section 5.3: 30 % to 10 %"),
+                .is(30.0, "§5.3: 30 % to 10 %"),
             on(0, "Table of Δ records")
                 .last()
-                .is(10.0, "section 5.3: 30 % to 10 %"),
+                .is(10.0, "§5.3: 30 % to 10 %"),
         ],
         "002-fig2c" => [2.0, 7.0, 15.0, 30.0]
             .map(|memory| {
                 on(0, "Δ records").at(memory).times(
                     1.5,
                     on(0, "BW records"),
-                    "section 5.3: at most 1.5 x our BW records",
+                    "§5.3: at most 1.5 x our BW records",
                 )
             })
             .to_vec(),
         "002-fig3" => by_interval(),
         "002-dpt" => vec![
-            on(0, "Standard (4.2)").times(
-                1.0,
-                on(0, "SQL (BW records)"),
-                "appendix D: roughly our SQL",
-            ),
+            on(0, "Standard (4.2)").times(1.0, on(0, "SQL (BW records)"), "§D: roughly our SQL"),
             on(0, "All LSNs (D.1)").times(
                 1.0,
                 on(0, "SQL (BW records)"),
-                "appendix D.1: exactly our SQL, but for the tail",
+                "§D.1: our SQL, but for its tail",
             ),
         ],
         _ => Vec::new(),
@@ -309,9 +273,9 @@ fn logical(figure: &str) -> Vec<Stated> {
 /// Returns what appendix C says of figure 3.
 fn by_interval() -> Vec<Stated> {
     let grows = |line, at, ratio, note| on(0, line).at(at).times(ratio, on(0, line).first(), note);
-    let linear = "appendix C: linear";
-    let double = "appendix C: double";
-    let modest = "appendix C: 1.2 times";
+    let linear = "§C: linear";
+    let double = "§C: double";
+    let modest = "§C: 1.2 times";
     vec![
         grows("Log0", 5.0, 5.0, linear),
         grows("Log0", 10.0, 10.0, linear),
@@ -330,16 +294,16 @@ fn memory_disk(figure: &str) -> Vec<Stated> {
         "003-delay" => [(4.0, 237.0), (64.0, 20.0)]
             .map(|(block, ratio)| {
                 let line = on(1, "paper: (3) / (4)");
-                line.at(block).is(ratio, "section 4.2: 1:237 and 1:20")
+                line.at(block).is(ratio, "§4.2: 1:237 and 1:20")
             })
             .to_vec(),
-        "003-table2" => cells(&TABLE_2, "table 2, times our first cell over the paper's"),
+        "003-table2" => cells(&TABLE_2, "table 2 x our first cell / its first"),
         "003-table3" => {
-            let mut all = cells(&TABLE_3, "table 3, times our first cell over the paper's");
+            let mut all = cells(&TABLE_3, "table 3 x our first cell / its first");
             all.extend(BLOCKS_KB.iter().zip(PRINTED_GAINS).map(|(block, gain)| {
                 on(1, "the paper's cells, mean over users")
                     .at(f64::from(*block))
-                    .is((gain - 1.0) * 100.0, "section 4.2: the printed averages")
+                    .is((gain - 1.0) * 100.0, "§4.2: the printed averages")
             }));
             all
         }
@@ -368,29 +332,28 @@ fn archive(figure: &str) -> Vec<Stated> {
         "004-fig1" => vec![on(0, "Traditional").times(
             240.0 / 7.0,
             on(0, "Single pass"),
-            "section 1: 4 hours / 7 minutes x our single pass",
+            "§1: 4 hours / 7 minutes x our single pass",
         )],
         "004-fig3" => vec![on(0, "Single-pass restore").times(
             1.0,
             on(0, "Copy outdated full backup"),
-            "section 4.3: our copy, by a negligible margin",
+            "§4.3: our copy, nearly",
         )],
         "004-fig4" => memory::paper_ratios()
             .map(|(part, ratio)| {
                 let single = on(0, "Single pass");
-                let note = "table of figure 4: its ratio x our single pass";
+                let note = "figure 4's ratio x our single pass";
                 on(0, "Traditional").at(part).times(ratio, single, note)
             })
             .collect(),
         "004-fig5" => {
-            let more =
-                on(0, "S+M").times(19.2 / 19.5, on(0, "T"), "section 4.4: 19.2/19.5 of our T");
-            let busy = WAYS.map(|way| on(1, way).is(60.0, "section 4.4: 60 %"));
+            let more = on(0, "S+M").times(19.2 / 19.5, on(0, "T"), "§4.4: 19.2/19.5 of our T");
+            let busy = WAYS.map(|way| on(1, way).is(60.0, "§4.4: 60 %"));
             [more].into_iter().chain(busy).collect()
         }
         "004-fig6" => {
-            let same = |way| on(0, way).times(1.0, on(0, "B"), "section 4.4: as our B");
-            let busy = WAYS.map(|way| on(1, way).is(24.0, "section 4.4: around 24 %"));
+            let same = |way| on(0, way).times(1.0, on(0, "B"), "§4.4: as our B");
+            let busy = WAYS.map(|way| on(1, way).is(24.0, "§4.4: around 24 %"));
             WAYS[1..].iter().map(|way| same(*way)).chain(busy).collect()
         }
         _ => Vec::new(),
