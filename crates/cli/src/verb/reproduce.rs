@@ -6,7 +6,9 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
-use perdura_workloads::figures::{Claim, FIGURES, Figure, Lab, Scale, claim, recorded};
+use perdura_workloads::figures::{
+    Claim, FIGURES, Figure, File, Lab, Scale, claim, recorded, redraw,
+};
 
 use crate::exit::{Usage, Violated};
 use crate::output;
@@ -33,6 +35,7 @@ enum ScaleArg {
     perdura reproduce 000-fig6\n  \
     perdura reproduce 000-all --scale full --out figures\n  \
     perdura reproduce 001-fig6 --recorded docs/papers\n  \
+    perdura reproduce all --redraw docs/papers\n  \
     perdura reproduce 002-fig2a --data /mnt/disk/tmp --scale full\n  \
     perdura reproduce 003-delay --data /mnt/disk/tmp")]
 pub struct Args {
@@ -57,6 +60,9 @@ pub struct Args {
     /// a claim that failed there already is not.
     #[arg(long, value_name = "DIR")]
     recorded: Option<PathBuf>,
+    /// Measure nothing. Draw the pictures in this folder again from its JSON files, with the paper's points over them.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["scale", "out", "seed", "data", "recorded", "json"])]
+    redraw: Option<PathBuf>,
     /// Print the figures as one JSON array instead of tables.
     #[arg(long)]
     json: bool,
@@ -83,6 +89,9 @@ fn is_of(paper: &str, name: &str) -> bool {
 }
 
 pub fn run(args: &Args) -> Result<()> {
+    if let Some(folder) = &args.redraw {
+        return draw(&args.figure, folder);
+    }
     check(args)?;
     let begin = Instant::now();
     let says =
@@ -107,6 +116,31 @@ pub fn run(args: &Args) -> Result<()> {
     }
     assert!(!made.is_empty(), "a name that is known names a figure");
     end(&made, args)
+}
+
+/// Draws the pictures of the figures that `asked` selects, and that have files in `folder`.
+fn draw(asked: &str, folder: &Path) -> Result<()> {
+    let is_there = |name: &str| folder.join(format!("{name}.json")).is_file();
+    let names = FIGURES.iter().map(|(name, _)| *name);
+    let drawn: Vec<&str> = names
+        .filter(|name| is_asked(asked, name) && is_there(name))
+        .collect();
+    if drawn.is_empty() {
+        bail!(Usage(format!(
+            "--redraw: {} has no JSON file of {asked}; `perdura reproduce {asked} --out {}` makes it",
+            folder.display(),
+            folder.display()
+        )));
+    }
+    for name in &drawn {
+        redraw(name, folder)?;
+    }
+    output::note(&format!(
+        "drew {} pictures in {}",
+        drawn.len(),
+        folder.display()
+    ));
+    Ok(())
 }
 
 /// Fails if the figures do not have the files that the arguments name.
@@ -187,7 +221,8 @@ fn end(made: &[Figure], args: &Args) -> Result<()> {
         .flat_map(|figure| figure.claims.clone())
         .collect();
     if args.json {
-        output::json(&made)?;
+        let files: Vec<File<'_>> = made.iter().map(File::of).collect();
+        output::json(&files)?;
     } else if made.len() > 1 {
         output::text(&format!("All figures: {}", claim::counted(&claims)))?;
     }
@@ -225,6 +260,20 @@ mod tests {
         assert!(check_apart(here, &here.join(".")).is_err());
         assert!(check_apart(&there, &there).is_err());
         check_apart(here, &there).unwrap();
+    }
+
+    #[test]
+    fn pictures_are_drawn_again_only_from_files_that_exist() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = draw("000-all", folder.path()).unwrap_err().to_string();
+        assert!(error.contains("no JSON file of 000-all"), "{error}");
+        let file = folder.path().join("000-fig5.json");
+        std::fs::write(&file, "{}").unwrap();
+        let error = format!("{:#}", draw("000-all", folder.path()).unwrap_err());
+        assert!(
+            error.contains("000-fig5.json: not the file of a figure"),
+            "{error}"
+        );
     }
 
     #[test]

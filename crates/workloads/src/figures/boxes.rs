@@ -1,9 +1,11 @@
 //! Box plots: the quartiles of a few measurements, and their extremes.
 
-use super::svg::{block, rule, text};
+use serde::{Deserialize, Serialize};
+
+use super::svg::{AXIS_LINE, block, rule, text};
 
 /// The numbers that a box shows.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Quartiles {
     /// The text below the box.
     pub label: String,
@@ -39,7 +41,6 @@ pub(super) fn draw(
     out: &mut String,
     (left, width, bottom): (f64, f64, f64),
     boxes: &[Quartiles],
-    colours: &[&str],
     y_of: &dyn Fn(f64) -> f64,
 ) {
     let mut centre = left;
@@ -49,25 +50,20 @@ pub(super) fn draw(
         centre += if index == 0 { room / 2.0 } else { room };
         let [least, first, median, third, most] = shown.at.map(y_of);
         for (from, to) in [(least, first), (third, most)] {
-            rule(out, (centre, from), (centre, to), "#333333");
+            rule(out, (centre, from), (centre, to), AXIS_LINE);
         }
         for end in [least, most] {
             let half = thick / 4.0;
-            rule(out, (centre - half, end), (centre + half, end), "#333333");
+            rule(out, (centre - half, end), (centre + half, end), AXIS_LINE);
         }
         let corner = (centre - thick / 2.0, third);
-        block(
-            out,
-            corner,
-            (thick, first - third),
-            colours[index % colours.len()],
-        );
+        block(out, corner, (thick, first - third), index);
         let half = thick / 2.0;
         rule(
             out,
             (centre - half, median),
             (centre + half, median),
-            "#000000",
+            "median",
         );
         text(out, (centre, bottom + 20.0), "middle", 13, &shown.label);
     }

@@ -4,15 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::claim::{Claim, Verdict, table};
+use super::file::File;
 use super::plot::Plot;
 use crate::num::rounded;
 
 /// One reproduced figure.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Figure {
     /// The name of the figure and of its files, such as `000-fig5`.
     pub name: &'static str,
@@ -25,19 +25,13 @@ pub struct Figure {
     /// The setting in words: disks, sizes, repetitions, cores.
     pub setting: Vec<String>,
     /// The first line of the CSV: the names of the columns, separated by commas.
-    #[serde(serialize_with = "as_list")]
     pub columns: &'static str,
     /// The measurements.
     pub rows: Vec<Vec<Value>>,
     /// The claims about the measurements.
     pub claims: Vec<Claim>,
     /// The picture.
-    #[serde(skip)]
     pub plot: Plot,
-}
-
-fn as_list<S: Serializer>(columns: &&str, json: S) -> Result<S::Ok, S::Error> {
-    json.collect_seq(columns.split(','))
 }
 
 /// Makes a cell of a row from a number, rounded to four digits.
@@ -75,13 +69,10 @@ impl Figure {
     /// Errors of the file system.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>> {
         fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-        let json = serde_json::to_string_pretty(self)? + "\n";
+        let file = File::of(self);
+        let json = serde_json::to_string_pretty(&file)? + "\n";
         let mut paths = Vec::new();
-        for (ending, text) in [
-            ("csv", self.csv()),
-            ("json", json),
-            ("svg", self.plot.svg()),
-        ] {
+        for (ending, text) in [("csv", self.csv()), ("json", json), ("svg", file.svg())] {
             let path = folder.join(format!("{}.{ending}", self.name));
             fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
             paths.push(path);
@@ -138,6 +129,8 @@ mod tests {
         assert_eq!(csv, "scheme,seconds\n\"PL2P, merged\",1.0\n");
         let json: Value = serde_json::from_str(&fs::read_to_string(&paths[1]).unwrap()).unwrap();
         assert_eq!(json["claims"][0]["verdict"], "as-paper");
+        assert_eq!(json["claims"][0]["verdict_text"], "as the paper");
+        assert_eq!(json["claims"][0]["ours_text"], "2");
         assert_eq!(json["columns"][1], "seconds");
         assert!(fs::read_to_string(&paths[2]).unwrap().contains("<svg"));
         assert_eq!(figure.failures(), 0);

@@ -17,12 +17,16 @@
 //! | [`lab`] | disks, histories with a crash at the end, restarts |
 //! | [`scale`] | the size of an experiment |
 //! | [`figure`] | a reproduced figure, and its files |
+//! | [`file`] | the JSON file of a figure, and its picture drawn again |
 //! | [`claim`] | a claim, its result and its verdict |
 //! | [`paper`] | a value that a paper states |
 //! | [`sample`] | a value of ours, with its spread |
 //! | [`recorded`] | the verdicts of an earlier run |
 //! | [`plot`] | lines, stacked bars and boxes as SVG |
 //! | [`boxes`] | quartiles |
+//! | [`points`] | the paper's points in a picture |
+//! | `stated` | the values that the papers state for places in the pictures |
+//! | `panel` | drawing a panel |
 //! | `axis` | linear and logarithmic scales |
 //! | `svg` | the shapes of which plots are made |
 //! | [`schedule`] | predictions for more cores than this machine has, by list scheduling |
@@ -50,17 +54,21 @@ pub mod command;
 pub mod costs;
 pub mod disks;
 pub mod figure;
+pub mod file;
 pub mod lab;
 pub mod log_time;
 pub mod logical;
 pub mod memory_disk;
+mod panel;
 pub mod paper;
 pub mod plot;
+pub mod points;
 pub mod recorded;
 pub mod sample;
 pub mod scale;
 pub mod schedule;
 mod scratch;
+mod stated;
 mod svg;
 pub mod throughput;
 pub mod total;
@@ -74,6 +82,7 @@ use perdura_wal::scheme::Scheme;
 
 pub use claim::{Better, Bounds, Claim, Finding, Verdict};
 pub use figure::Figure;
+pub use file::{File, redraw};
 pub use paper::Paper;
 pub use sample::Sample;
 pub use scale::Scale;

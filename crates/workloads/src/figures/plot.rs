@@ -2,18 +2,21 @@
 //!
 //! The papers' figures are of few kinds, so this is not a plotting library. Axes have round ticks from zero, or
 //! powers of ten, and the legend is under the panel. Colour-blind readers can distinguish the colours, and marks
-//! distinguish the lines without colour.
+//! distinguish the lines without colour. The paper's points are hollow marks over ours. A plot is part of a figure's
+//! JSON file, so a picture can be drawn again without a measurement.
 
 use std::fmt::Write;
 
-use super::axis::Axis;
-use super::boxes;
+use serde::{Deserialize, Serialize};
+
 pub use super::boxes::Quartiles;
-use super::svg::{block, escaped, mark, path, rule, text};
+use super::panel::{CELL, HEAD_LINE, LEGEND_ROW, Shown};
+use super::points::Points;
+use super::svg::{self, text};
 use crate::num::count_f64;
 
 /// A line of a chart.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// The name of the line in the legend.
     pub name: String,
@@ -46,7 +49,7 @@ impl Series {
 }
 
 /// A bar that is a stack of parts.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bar {
     /// The text below the bar.
     pub label: String,
@@ -54,8 +57,17 @@ pub struct Bar {
     pub parts: Vec<(String, f64)>,
 }
 
+impl Bar {
+    /// Returns the height of the whole bar.
+    #[must_use]
+    pub fn sum(&self) -> f64 {
+        self.parts.iter().map(|part| part.1).sum()
+    }
+}
+
 /// The contents of a panel.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Chart {
     /// Lines over a numeric axis.
     Lines {
@@ -101,7 +113,7 @@ impl Chart {
 }
 
 /// One chart with its axes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Panel {
     /// The text above the chart.
     pub title: String,
@@ -112,7 +124,7 @@ pub struct Panel {
 }
 
 /// Panels side by side under one title.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plot {
     /// The text above all panels.
     pub title: String,
@@ -122,49 +134,48 @@ pub struct Plot {
     pub panels: Vec<Panel>,
 }
 
-const PANEL: (f64, f64) = (470.0, 330.0);
-const MARGIN_LEFT: f64 = 74.0;
-const MARGIN_RIGHT: f64 = 22.0;
-const HEAD: f64 = 86.0;
-const PANEL_HEAD: f64 = 34.0;
-const AXIS: f64 = 52.0;
-const LEGEND_ROW: f64 = 20.0;
-const COLOURS: [&str; 8] = [
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#5c5c5c", "#8a6d00",
-];
+/// The height of a line in the head.
+const HEAD_ROW: f64 = 18.0;
+/// The width of a letter in the head, about.
+const LETTER: f64 = 6.5;
 
 impl Plot {
-    /// Returns the plot as SVG. Up to three panels are in one row, and more panels in rows of two.
+    /// Returns the plot as SVG, with the name of its paper and with the paper's points. Up to three panels are in one
+    /// row, and more panels in rows of two.
     #[must_use]
-    pub fn svg(&self) -> String {
-        let rows = self.panels.iter().map(|panel| panel.legend().len());
+    pub fn svg(&self, paper: &str, points: &[Points]) -> String {
+        let shown: Vec<Shown<'_>> = self
+            .panels
+            .iter()
+            .enumerate()
+            .map(|(index, panel)| Shown {
+                panel,
+                points: points.iter().filter(|of| of.panel == index).collect(),
+            })
+            .collect();
+        let rows = shown.iter().map(Shown::rows);
         let legend = count_f64(rows.max().unwrap_or(0)) * LEGEND_ROW;
         let columns = match self.panels.len() {
             0..=3 => self.panels.len().max(1),
             _ => 2,
         };
-        let cell = (
-            MARGIN_LEFT + PANEL.0 + MARGIN_RIGHT,
-            PANEL_HEAD + PANEL.1 + AXIS + legend,
-        );
+        let cell = (CELL.0, CELL.1 + legend);
         let width = cell.0 * count_f64(columns);
+        let head = svg::wrapped(&[paper, &self.subtitle], (width - 32.0) / LETTER);
+        let extra = count_f64(head.len().saturating_sub(1)) * HEAD_ROW;
         let down = self.panels.len().div_ceil(columns);
-        let height = HEAD - PANEL_HEAD + cell.1 * count_f64(down) + 8.0;
-        let mut out = String::new();
-        let _ = writeln!(
-            out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-             width=\"{width}\" height=\"{height}\" \
-             font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\" font-size=\"13\">\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>"
-        );
+        let height = HEAD_LINE + extra + cell.1 * count_f64(down) + 8.0;
+        let mut out = svg::start(width, height);
         text(&mut out, (16.0, 26.0), "start", 17, &self.title);
-        text(&mut out, (16.0, 46.0), "start", 12, &self.subtitle);
-        for (index, panel) in self.panels.iter().enumerate() {
+        for (index, line) in head.iter().enumerate() {
+            let y = 46.0 + count_f64(index) * HEAD_ROW;
+            text(&mut out, (16.0, y), "start", 12, line);
+        }
+        for (index, shown) in shown.iter().enumerate() {
             let right = cell.0 * count_f64(index % columns);
-            let lower = cell.1 * count_f64(index / columns);
+            let lower = extra + cell.1 * count_f64(index / columns);
             let _ = writeln!(out, "<g transform=\"translate({right:.1} {lower:.1})\">");
-            panel.draw(&mut out, MARGIN_LEFT);
+            shown.draw(&mut out);
             out.push_str("</g>\n");
         }
         out.push_str("</svg>\n");
@@ -181,192 +192,6 @@ impl Panel {
             y: y.into(),
             chart,
         }
-    }
-
-    /// Returns the names in the legend, in the order of their colours.
-    fn legend(&self) -> Vec<&str> {
-        match &self.chart {
-            Chart::Lines { series, .. } | Chart::Powers { series, .. } => {
-                series.iter().map(|line| line.name.as_str()).collect()
-            }
-            Chart::Bars(bars) => {
-                let mut names: Vec<&str> = Vec::new();
-                for (name, _) in bars.iter().flat_map(|bar| &bar.parts) {
-                    if !names.contains(&name.as_str()) {
-                        names.push(name);
-                    }
-                }
-                names
-            }
-            Chart::Boxes(_) => Vec::new(),
-        }
-    }
-
-    /// Returns the vertical axis.
-    fn vertical(&self) -> Axis {
-        match &self.chart {
-            Chart::Lines { series, .. } => {
-                Axis::linear(values(series, |p| p.1).fold(0.0, f64::max), 6)
-            }
-            Chart::Powers { series, .. } => Axis::powers(values(series, |p| p.1)),
-            Chart::Bars(bars) => {
-                let sums = bars
-                    .iter()
-                    .map(|bar| bar.parts.iter().map(|part| part.1).sum::<f64>());
-                Axis::linear(sums.fold(0.0, f64::max), 6)
-            }
-            Chart::Boxes(boxes) => {
-                let least = boxes
-                    .iter()
-                    .map(|of| of.at[0])
-                    .fold(f64::INFINITY, f64::min);
-                let most = boxes.iter().map(|of| of.at[4]).fold(0.0, f64::max);
-                Axis::between(least, most, 6)
-            }
-        }
-    }
-
-    fn draw(&self, out: &mut String, left: f64) {
-        let (width, height) = PANEL;
-        let bottom = HEAD + height;
-        text(
-            out,
-            (left + width / 2.0, HEAD - 12.0),
-            "middle",
-            14,
-            &self.title,
-        );
-        let axis = self.vertical();
-        let y_of = |value: f64| bottom - axis.place(value) * height;
-        for (value, name) in axis.ticks() {
-            let y = y_of(value);
-            rule(out, (left, y), (left + width, y), "#dddddd");
-            text(out, (left - 8.0, y + 4.5), "end", 13, &name);
-        }
-        let middle = HEAD + height / 2.0;
-        let _ = writeln!(
-            out,
-            "<text transform=\"translate({:.1} {middle:.1}) rotate(-90)\" \
-             text-anchor=\"middle\">{}</text>",
-            left - 58.0,
-            escaped(&self.y)
-        );
-        match &self.chart {
-            Chart::Lines { x, series } => {
-                let right = values(series, |p| p.0).fold(0.0, f64::max);
-                draw_lines(out, left, (x, Axis::linear(right, 8)), series, &y_of);
-            }
-            Chart::Powers {
-                x,
-                x_powers,
-                series,
-            } => {
-                let axis = if *x_powers {
-                    Axis::powers(values(series, |p| p.0))
-                } else {
-                    Axis::linear(values(series, |p| p.0).fold(0.0, f64::max), 8)
-                };
-                draw_lines(out, left, (x, axis), series, &y_of);
-            }
-            Chart::Bars(bars) => draw_bars(out, left, bars, &self.legend(), &y_of),
-            Chart::Boxes(shown) => {
-                boxes::draw(out, (left, width, bottom), shown, &COLOURS, &y_of);
-            }
-        }
-        rule(out, (left, HEAD), (left, bottom), "#333333");
-        rule(out, (left, bottom), (left + width, bottom), "#333333");
-        for (index, name) in self.legend().into_iter().enumerate() {
-            let y = bottom + AXIS + count_f64(index) * LEGEND_ROW;
-            self.key(out, index, (left, y));
-            text(out, (left + 44.0, y + 4.5), "start", 13, name);
-        }
-    }
-
-    /// Draws the mark before a name in the legend.
-    fn key(&self, out: &mut String, index: usize, (x, y): (f64, f64)) {
-        let colour = COLOURS[index % COLOURS.len()];
-        match &self.chart {
-            Chart::Lines { series, .. } | Chart::Powers { series, .. } => {
-                let broken = series.get(index).is_some_and(|line| line.broken);
-                path(out, &[(x, y), (x + 36.0, y)], colour, broken);
-                mark(out, index, (x + 18.0, y), colour);
-            }
-            Chart::Bars(_) | Chart::Boxes(_) => {
-                block(out, (x + 6.0, y - 7.0), (24.0, 14.0), colour);
-            }
-        }
-    }
-}
-
-fn values(series: &[Series], of: fn(&(f64, f64)) -> f64) -> impl Iterator<Item = f64> {
-    series.iter().flat_map(|line| &line.points).map(of)
-}
-
-fn draw_lines(
-    out: &mut String,
-    left: f64,
-    (x_name, axis): (&str, Axis),
-    series: &[Series],
-    y_of: &dyn Fn(f64) -> f64,
-) {
-    let (width, bottom) = (PANEL.0, HEAD + PANEL.1);
-    let x_of = |value: f64| left + axis.place(value) * width;
-    for (value, name) in axis.ticks() {
-        let x = x_of(value);
-        rule(out, (x, bottom), (x, bottom + 5.0), "#333333");
-        text(out, (x, bottom + 20.0), "middle", 13, &name);
-    }
-    text(
-        out,
-        (left + width / 2.0, bottom + 38.0),
-        "middle",
-        13,
-        x_name,
-    );
-    for (index, line) in series.iter().enumerate() {
-        let colour = COLOURS[index % COLOURS.len()];
-        let places: Vec<(f64, f64)> = line
-            .points
-            .iter()
-            .map(|point| (x_of(point.0), y_of(point.1)))
-            .collect();
-        path(out, &places, colour, line.broken);
-        for place in places {
-            mark(out, index, place, colour);
-        }
-    }
-}
-
-fn draw_bars(out: &mut String, left: f64, bars: &[Bar], names: &[&str], y_of: &dyn Fn(f64) -> f64) {
-    let bottom = HEAD + PANEL.1;
-    let room = PANEL.0 / count_f64(bars.len().max(1));
-    let thick = (room * 0.55).min(90.0);
-    for (index, bar) in bars.iter().enumerate() {
-        let centre = left + room * (count_f64(index) + 0.5);
-        let mut from = 0.0;
-        for (name, value) in &bar.parts {
-            let colour = names.iter().position(|known| known == name).unwrap_or(0);
-            let (low, high) = (y_of(from), y_of(from + value));
-            block(
-                out,
-                (centre - thick / 2.0, high),
-                (thick, low - high),
-                COLOURS[colour % COLOURS.len()],
-            );
-            from += value;
-        }
-        text(out, (centre, y_of(from) - 5.0), "middle", 12, &amount(from));
-        text(out, (centre, bottom + 20.0), "middle", 13, &bar.label);
-    }
-}
-
-fn amount(value: f64) -> String {
-    if value >= 100.0 {
-        format!("{value:.0}")
-    } else if value >= 10.0 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.2}")
     }
 }
 
@@ -404,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_picture_is_well_formed_and_holds_its_data() {
-        let svg = sample().svg();
+        let svg = sample().svg("Lee, Kim, Cha", &[]);
         let opened = svg.matches("<text").count();
         assert_eq!(opened, svg.matches("</text>").count());
         assert!(svg.starts_with("<svg xmlns") && svg.ends_with("</svg>\n"));
@@ -424,6 +249,31 @@ mod tests {
     }
 
     #[test]
+    fn the_papers_points_are_drawn_and_the_axes_have_room_for_them() {
+        let points = |panel, line: &str, at| Points {
+            panel,
+            line: line.into(),
+            note: "section 5".into(),
+            at: vec![at],
+        };
+        let given = [
+            points(0, "PL2P", (8.0, 88.0)),
+            points(1, "DL1P-Seq", (0.0, 70.0)),
+        ];
+        let svg = sample().svg("Lee, Kim, Cha", &given);
+        for words in [
+            "Lee, Kim, Cha",
+            "PL2P in the paper, section 5",
+            "the paper, section 5",
+            "100",
+            "80",
+        ] {
+            assert!(svg.contains(&format!(">{words}</text>")), "{words}");
+        }
+        assert_eq!(svg.matches(" hollow\"").count(), 4, "two points, two keys");
+    }
+
+    #[test]
     fn a_logarithmic_plot_holds_its_data() {
         let mut plot = sample();
         plot.panels[0].chart = Chart::Powers {
@@ -431,7 +281,7 @@ mod tests {
             x_powers: true,
             series: vec![Series::solid("value", vec![(0.1, 2e6), (100.0, 3e4)])],
         };
-        let svg = plot.svg();
+        let svg = plot.svg("", &[]);
         for words in ["% distributed", "10K", "10M", "0.1", "100"] {
             assert!(svg.contains(&format!(">{words}</text>")), "{words}");
         }
@@ -448,7 +298,7 @@ mod tests {
                 Chart::Boxes(boxes) => boxes.clear(),
             }
         }
-        assert!(!plot.svg().contains("NaN"));
-        assert!(!Plot::default().svg().contains("NaN"));
+        assert!(!plot.svg("", &[]).contains("NaN"));
+        assert!(!Plot::default().svg("", &[]).contains("NaN"));
     }
 }

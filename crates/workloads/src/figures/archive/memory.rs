@@ -48,6 +48,12 @@ const PAPER: [PaperPoint; 12] = [
 /// The paper's number of transactions whose log is replayed.
 const PAPER_TXNS: u64 = 7_500_000;
 
+/// Returns the paper's ratios of the page reads of both ways, by the size of the pool as a part of the database.
+pub(in super::super) fn paper_ratios() -> impl Iterator<Item = (f64, f64)> {
+    let ratio = |point: &PaperPoint| ratio(f64_of(point.traditional), f64_of(point.single_pass));
+    PAPER.iter().map(move |point| (point.part, ratio(point)))
+}
+
 /// The page reads with one size of the pool.
 #[derive(Debug, Clone, Copy)]
 struct Point {
