@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
+use perdura_workloads::figures::memory_disk::real;
+use perdura_workloads::figures::memory_disk::real::processes::NodesFrom;
 use perdura_workloads::figures::{Claim, FIGURES, Figure, Lab, Scale, claim, recorded};
 
 use crate::exit::{Usage, Violated};
@@ -34,7 +36,9 @@ enum ScaleArg {
     perdura reproduce 000-all --scale full --out figures\n  \
     perdura reproduce 001-fig6 --recorded docs/papers\n  \
     perdura reproduce 002-fig2a --data /mnt/disk/tmp --scale full\n  \
-    perdura reproduce 003-delay --data /mnt/disk/tmp")]
+    perdura reproduce 003-delay --data /mnt/disk/tmp\n  \
+    perdura reproduce 003-table3-real\n  \
+    perdura reproduce 003-table3-real --nodes 10.0.0.2:7379,10.0.0.3:7379")]
 pub struct Args {
     /// The figure, all figures of a paper (000-all, 001-all, 002-all, 003-all, 004-all), or all.
     #[arg(value_name = "FIGURE", value_parser = names())]
@@ -53,6 +57,10 @@ pub struct Args {
     /// of this directory [default: the directory of --out].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// For the figures of paper 003 on real media: the two running nodes, without a key [default: two processes of
+    /// `perdura logd` on this machine, which the run starts and stops].
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    nodes: Vec<String>,
     /// The folder with the JSON files of an earlier run at this scale. A verdict that is worse than there is an error, and
     /// a claim that failed there already is not.
     #[arg(long, value_name = "DIR")]
@@ -90,9 +98,12 @@ pub fn run(args: &Args) -> Result<()> {
     let mut made: Vec<Figure> = Vec::new();
     for paper in PAPERS {
         // A lab keeps the runs that several figures of a paper share. The memory of a lab is free before the next one.
-        let lab = lab(args, paper, &says);
+        let lab = lab(args, paper, &says)?;
         for (name, make) in FIGURES {
             if !is_of(paper, name) || !is_asked(&args.figure, name) {
+                continue;
+            }
+            if !can_be_made(name, args, &lab)? {
                 continue;
             }
             says(name);
@@ -109,6 +120,41 @@ pub fn run(args: &Args) -> Result<()> {
     end(&made, args)
 }
 
+/// Returns whether a figure can be made on this machine. Says so if it cannot. Fails if the figure was asked for by its
+/// name.
+fn can_be_made(name: &str, args: &Args, lab: &Lab<'_>) -> Result<bool> {
+    if !real::NAMES.contains(&name) {
+        return Ok(true);
+    }
+    match real::check(lab) {
+        Ok(()) => Ok(true),
+        Err(why) if args.figure == name => bail!(Usage(format!("{name}: {why:#}"))),
+        Err(why) => {
+            output::note(&format!("{name} is left out: {why:#}"));
+            Ok(false)
+        }
+    }
+}
+
+/// Fails if nodes are named that no figure uses, or that do not answer.
+fn check_nodes(args: &Args) -> Result<()> {
+    if args.nodes.is_empty() {
+        return Ok(());
+    }
+    let is_used = real::NAMES.iter().any(|name| is_asked(&args.figure, name));
+    if !is_used {
+        bail!(Usage(format!(
+            "--nodes is for {}; {} uses no nodes",
+            real::NAMES.join(" and "),
+            args.figure
+        )));
+    }
+    let nodes = NodesFrom::Addresses(args.nodes.clone());
+    nodes
+        .check()
+        .map_err(|why| Usage(format!("{why:#}")).into())
+}
+
 /// Fails if the figures do not have the files that the arguments name.
 fn check(args: &Args) -> Result<()> {
     let on_disk = ["002-", "003-", ALL];
@@ -118,6 +164,7 @@ fn check(args: &Args) -> Result<()> {
             args.figure
         )));
     }
+    check_nodes(args)?;
     if let Some(folder) = &args.recorded {
         check_apart(folder, &args.out)?;
         for (name, _) in FIGURES
@@ -154,19 +201,23 @@ fn check_apart(recorded: &Path, out: &Path) -> Result<()> {
 }
 
 /// Returns the lab for the figures of a paper.
-fn lab<'a>(args: &Args, paper: &str, says: &'a dyn Fn(&str)) -> Lab<'a> {
+fn lab<'a>(args: &Args, paper: &str, says: &'a dyn Fn(&str)) -> Result<Lab<'a>> {
     let scale = match args.scale {
         ScaleArg::Small => Scale::SMALL,
         ScaleArg::Full => Scale::FULL,
         ScaleArg::Tiny => Scale::TINY,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let lab = Lab::new(scale, args.seed, cores, says);
-    match &args.data {
+    let nodes = match args.nodes.is_empty() {
+        true => NodesFrom::Program(std::env::current_exe().context("the path of this program")?),
+        false => NodesFrom::Addresses(args.nodes.clone()),
+    };
+    let lab = Lab::new(scale, args.seed, cores, says).with_nodes(nodes);
+    Ok(match &args.data {
         Some(data) if is_of(paper, "002-") || is_of(paper, "003-") => lab.with_data(data.clone()),
         None if is_of(paper, "003-") => lab.with_data(args.out.clone()),
         _ => lab,
-    }
+    })
 }
 
 fn write(figure: &Figure, args: &Args, says: &dyn Fn(&str)) -> Result<()> {
