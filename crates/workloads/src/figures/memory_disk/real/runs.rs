@@ -250,6 +250,12 @@ impl<'a> Stand<'a> {
             _ => in_real_time(&users, &side.db, WaitsFor::Log, &mut load)?,
         };
         self.disk.set(Timing::Free);
+        ensure!(
+            ended.txns > 0,
+            "no transaction became durable on {} within {} s: leave the machine idle, or use --scale full",
+            medium.name(),
+            measured.as_secs_f64()
+        );
         Ok(ended.per_s())
     }
 
