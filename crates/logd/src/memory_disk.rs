@@ -65,7 +65,7 @@ fn record_bytes() -> u64 {
     to_u64(RECORD_BYTES)
 }
 
-/// Returns the size that a ring must have for a disk of so many blocks, bytes.
+/// Returns the minimum size of a ring for a disk of `blocks` blocks, bytes.
 #[must_use]
 pub fn ring_bytes_for(blocks: u64) -> u64 {
     (2 * blocks + 2) * record_bytes()
@@ -284,7 +284,7 @@ impl MemoryDisk {
         Ok(())
     }
 
-    /// Sends a record to all holders and waits for them. Holders that fail are none any more.
+    /// Sends a record to all holders and waits for them. A node that fails is removed from the holders.
     fn ship(&mut self, block: u64, bytes: &[u8]) -> Result<()> {
         assert!(block < self.state.blocks, "the block was checked");
         let record = record(block, bytes);

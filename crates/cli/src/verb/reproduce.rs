@@ -27,9 +27,9 @@ enum ScaleArg {
 /// Measure the figures of five papers on this machine, and compare them with the papers.
 ///
 /// Writes NAME.csv, NAME.json and NAME.svg. Prints for each claim the paper's value, the measured value and a verdict: as
-/// the paper (within 15 %), stronger, weaker, fails, modelled, arithmetic, or reported. Everything runs in memory, on
-/// modelled disks. The figures depend on the CPU, so leave the machine idle. Exit code 1 if a claim fails, or with
-/// --recorded if a verdict is worse than the recorded one.
+/// the paper (within 15 %), stronger, weaker, fails, modelled, arithmetic, or reported. Most figures run in memory, on
+/// modelled disks. 003-table2-real and 003-table3-real need root and /dev/fuse. The figures depend on the CPU, so leave
+/// the machine idle. Exit code 1 if a claim fails, or with --recorded if a verdict is worse than the recorded one.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura reproduce 000-fig6\n  \
@@ -276,6 +276,28 @@ mod tests {
         assert!(check_apart(here, &here.join(".")).is_err());
         assert!(check_apart(&there, &there).is_err());
         check_apart(here, &there).unwrap();
+    }
+
+    #[test]
+    fn nodes_are_refused_that_nothing_uses_or_that_do_not_answer() {
+        let refusal = |figure: &str, nodes: &str| {
+            let args = Args::try_parse_from(["reproduce", figure, "--nodes", nodes]).unwrap();
+            check(&args).unwrap_err().to_string()
+        };
+        let closed = {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap().to_string()
+        };
+        let pair = format!("{closed},{closed}");
+        assert!(refusal("000-fig5", &pair).contains("000-fig5 uses no nodes"));
+        for figure in ["003-table3-real", "003-all", "all"] {
+            let said = refusal(figure, &pair);
+            assert!(
+                said.contains(&format!("the node {closed} does not answer")),
+                "{said}"
+            );
+        }
+        assert!(refusal("003-table2-real", &closed).contains("two addresses"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! SQLite on a disk in the memories of two `perdura logd` processes (`perdura_logd::MemoryDisk`).
 //!
-//! A process of its own serves the disk as a FUSE file, so that the test can kill it together with its index. It is this
-//! test program again, with [`serves`] as its only test.
+//! A second process serves the disk as a FUSE file, so that the test can kill this process together with its index. The
+//! second process is this test program again, with [`serves`] as its only test.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -145,7 +145,7 @@ fn sqlite(dir: &Path, sql: &str) -> String {
     command("sqlite3", &["-bail", "-batch", arg(&db), &sql]).unwrap()
 }
 
-/// Inserts the rows of a range, each in a transaction of its own.
+/// Inserts the rows of a range, one in each transaction.
 fn insert(dir: &Path, rows: std::ops::Range<u32>) {
     let each = rows.map(|id| format!("INSERT INTO t VALUES ({id}, printf('%0900d', {id}));"));
     sqlite(dir, &each.collect::<String>());

@@ -61,7 +61,7 @@ impl State {
         bytes
     }
 
-    /// Returns the state of these bytes, or the reason why they are none.
+    /// Decodes a state. Fails with the reason if the bytes are not a state.
     pub fn decode(bytes: &[u8]) -> Result<State, &'static str> {
         let Some((body, crc)) = bytes.split_last_chunk::<4>() else {
             return Err("it is too short");

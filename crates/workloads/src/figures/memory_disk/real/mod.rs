@@ -1,5 +1,5 @@
-//! Tables 2 and 3 on real nodes: TPC-C with the log on a mounted disk that takes the paper's time, and with the log in
-//! the memories of two `perdura logd` processes.
+//! Tables 2 and 3 on real media. The log of TPC-C is on a mounted disk that takes the paper's time, or in the memories
+//! of two `perdura logd` processes.
 //!
 //! | module | one idea |
 //! |---|---|

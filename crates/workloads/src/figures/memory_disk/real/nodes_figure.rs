@@ -16,7 +16,7 @@ use super::runs::{Medium, RealTables};
 /// Makes the figure.
 ///
 /// # Errors
-/// What is missing for the disk and the nodes; errors of the disk, of the nodes and of the engine.
+/// Something is missing for the disk or the nodes; errors of the disk, of the nodes and of the engine.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let tables = lab.real_nodes()?;
     let mut words = setting(lab, tables);

@@ -130,7 +130,7 @@ impl RealTables {
     /// Starts the nodes, mounts the disk, and measures all cells.
     ///
     /// # Errors
-    /// What [`check`](super::check) finds missing; errors of the disk, of the nodes and of the engine.
+    /// [`check`](super::check) finds something missing; errors of the disk, of the nodes and of the engine.
     pub fn measure(lab: &Lab<'_>) -> Result<RealTables> {
         super::check(lab)?;
         let scale = &lab.scale.memory_disk;

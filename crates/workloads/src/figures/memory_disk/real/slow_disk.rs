@@ -60,14 +60,14 @@ const UNMOUNTS: (u32, Duration) = (200, Duration::from_millis(10));
 pub enum Timing {
     /// No time.
     Free,
-    /// Formula 3 for each package of at most so many KB, one package after another: one disk.
+    /// Formula 3 for each package, one package after another: one disk. The number is the longest package, KB.
     One(u32),
-    /// Formula 3 for the longest package: the packages go to as many disks at once.
+    /// Formula 3 for the longest package of a sync: each package goes to a different disk. The number is as in `One`.
     Pool(u32),
 }
 
 impl Timing {
-    /// Returns the time of a sync that makes so many bytes durable.
+    /// Returns the time of a sync that makes `bytes` bytes durable.
     #[must_use]
     pub fn of(self, bytes: u64) -> Duration {
         let (block_kb, is_pool) = match self {
