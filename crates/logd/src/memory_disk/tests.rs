@@ -110,8 +110,17 @@ fn one_node_may_end_and_both_may_not() {
     model.write(&mut disk, 30);
     assert_eq!(disk.count(), 2);
     first.stop();
-    model.write(&mut disk, 30);
+    // A whole block is written without a read before, so the append is what fails.
+    disk.write(0, &[9; MEMORY_BLOCK_BYTES]).unwrap();
+    model.bytes[..MEMORY_BLOCK_BYTES].fill(9);
     assert_eq!(disk.count(), 1);
+    let holders = disk.file.read().unwrap().map(|state| state.holders);
+    assert_eq!(
+        holders,
+        Some([false, true]),
+        "no later server reads the first node"
+    );
+    model.write(&mut disk, 30);
     model.check(&mut disk);
     drop(disk);
     let mut disk = MemoryDisk::open(&settings).unwrap();
