@@ -294,7 +294,7 @@ impl MemoryDisk {
         let mut said = Vec::new();
         let sent = self.holders.each_mut().map(|holder| {
             let node = holder.as_mut()?;
-            Some(node.send(generation, (low, end), &record))
+            Some(node.send(generation, low..end, &record))
         });
         for (holder, sent) in self.holders.iter_mut().zip(sent) {
             let Some(sent) = sent else { continue };

@@ -63,18 +63,18 @@ impl Holder {
         self.held(&frame, Pos(0))
     }
 
-    /// Sends a record that begins at the end of `(low, end)`. The node may drop the bytes below `low`.
+    /// Sends a record that begins at the end of `held`. The node may drop the bytes before `held`.
     pub fn send(
         &mut self,
         generation: Generation,
-        (low, end): (Pos, Pos),
+        held: std::ops::Range<Pos>,
         record: &[u8],
     ) -> Result<(), String> {
         let sent = self.client.send(&Request::Append {
             generation,
             stream: STREAM,
-            pos: end,
-            low,
+            pos: held.end,
+            low: held.start,
             bytes: record,
             pad: 0,
         });

@@ -47,6 +47,7 @@ impl State {
         })
     }
 
+    /// Returns the bytes of the state.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());

@@ -90,7 +90,7 @@ fn a_new_server_finds_every_block_and_fences_the_old_one() {
     model.write(&mut old, 100);
     let again = MemoryDisk::open(&options([&nodes[0], &nodes[1]], dirs[0].path()));
     assert!(again.is_err_and(|why| why.to_string().contains("another process serves")));
-    // A copy of the state stands for a server of which the new one knows nothing.
+    // The new server has only a copy of the state, so it does not find the lock of the old server.
     std::fs::copy(dirs[0].path().join("state"), dirs[1].path().join("state")).unwrap();
     let mut new = MemoryDisk::open(&options([&nodes[0], &nodes[1]], dirs[1].path())).unwrap();
     model.check(&mut new);

@@ -3,7 +3,7 @@
 use super::super::super::claim::{Better, Bounds, Claim, Finding};
 use super::super::super::paper::Paper;
 use super::super::paper::{BLOCKS_KB, Formula, PRINTED_GAINS, TABLE_2, TABLE_3, USERS, mean_gain};
-use super::runs::{Medium, PROBES_KB, RealTables};
+use super::runs::{LogMedium, PROBES_KB, RealTables};
 use crate::num::{ratio, rounded};
 
 /// A table of the paper.
@@ -27,13 +27,13 @@ pub(super) fn on_disk(tables: &RealTables) -> Vec<Claim> {
     }
     let why_one = "one disk writes a package after another: at 4 KB that is 0.61 MB/s, less than 500 users log here. The paper's 1,873 \
                    transactions a second would leave 326 bytes for each";
-    claims.extend(linear(tables, Medium::OneDisk, &TABLE_2, why_one));
+    claims.extend(linear(tables, LogMedium::OneDisk, &TABLE_2, why_one));
     let why_pool =
         "packages of one sync go to as many disks at once, so no user waits for another one's redo";
-    claims.extend(linear(tables, Medium::Pool, &TABLE_2, why_pool));
+    claims.extend(linear(tables, LogMedium::Pool, &TABLE_2, why_pool));
     claims.extend(first_cell(
         tables,
-        Medium::OneDisk,
+        LogMedium::OneDisk,
         &TABLE_2,
         "the paper's unit of time is taken as a second; the think time is that of table 3, so the wait for the disk alone is predicted",
     ));
@@ -43,7 +43,7 @@ pub(super) fn on_disk(tables: &RealTables) -> Vec<Claim> {
 /// Returns the claims about the nodes and about their gain.
 pub(super) fn on_nodes(tables: &RealTables) -> Vec<Claim> {
     let mut claims = Vec::new();
-    for disk in [Medium::OneDisk, Medium::Pool] {
+    for disk in [LogMedium::OneDisk, LogMedium::Pool] {
         for block in measured_blocks(tables) {
             claims.push(gain(tables, disk, block));
         }
@@ -51,13 +51,13 @@ pub(super) fn on_nodes(tables: &RealTables) -> Vec<Claim> {
     }
     claims.extend(linear(
         tables,
-        Medium::Nodes,
+        LogMedium::Nodes,
         &TABLE_3,
         "one thread executes for all users, and the nodes answer in a fraction of a millisecond",
     ));
     claims.extend(first_cell(
         tables,
-        Medium::Nodes,
+        LogMedium::Nodes,
         &TABLE_3,
         "the think time comes from this cell, so a value near the paper's shows only that the wait is short",
     ));
@@ -70,11 +70,11 @@ fn measured_blocks(tables: &RealTables) -> Vec<usize> {
     (0..BLOCKS_KB.len()).filter(is_measured).collect()
 }
 
-fn gain(tables: &RealTables, disk: Medium, block: usize) -> Claim {
+fn gain(tables: &RealTables, disk: LogMedium, block: usize) -> Claim {
     let percent = 100.0 * (PRINTED_GAINS[block] - 1.0);
     let cells = 100.0 * (mean_gain(block) - 1.0);
     let why = match disk {
-        Medium::OneDisk => {
+        LogMedium::OneDisk => {
             "nothing is fitted to the gain: users think as in table 3, the disk takes formula 3 for each package in turn, the nodes take what they take"
         }
         _ => {
@@ -95,15 +95,15 @@ fn gain(tables: &RealTables, disk: Medium, block: usize) -> Claim {
     .in_unit(" %")
 }
 
-fn article(disk: Medium) -> &'static str {
+fn article(disk: LogMedium) -> &'static str {
     match disk {
-        Medium::Pool => "a pool of disks",
+        LogMedium::Pool => "a pool of disks",
         _ => "one disk",
     }
 }
 
 /// Returns the claim that a longer block leaves less to gain. `None`: one size was measured.
-fn decline(tables: &RealTables, disk: Medium) -> Option<Claim> {
+fn decline(tables: &RealTables, disk: LogMedium) -> Option<Claim> {
     let (first, last) = (0, BLOCKS_KB.len() - 1);
     let blocks = measured_blocks(tables);
     if !blocks.contains(&first) || !blocks.contains(&last) {
@@ -127,7 +127,7 @@ fn decline(tables: &RealTables, disk: Medium) -> Option<Claim> {
 }
 
 /// Returns the claim that throughput grows with the users. `None`: one number of users was measured.
-fn linear(tables: &RealTables, medium: Medium, paper: &Printed, why: &str) -> Option<Claim> {
+fn linear(tables: &RealTables, medium: LogMedium, paper: &Printed, why: &str) -> Option<Claim> {
     let last = USERS.len() - 1;
     let times = ratio(f64::from(USERS[last]), f64::from(USERS[0]));
     let blocks = measured_blocks(tables);
@@ -154,7 +154,7 @@ fn linear(tables: &RealTables, medium: Medium, paper: &Printed, why: &str) -> Op
 }
 
 /// Returns the claim about the absolute throughput of 100 users at 4 KB. `None`: that cell was not measured.
-fn first_cell(tables: &RealTables, medium: Medium, paper: &Printed, why: &str) -> Option<Claim> {
+fn first_cell(tables: &RealTables, medium: LogMedium, paper: &Printed, why: &str) -> Option<Claim> {
     let mut cells = tables.cells.iter();
     let cell = cells.find(|cell| (cell.user, cell.block) == (0, 0))?;
     let theirs = paper[0][0];

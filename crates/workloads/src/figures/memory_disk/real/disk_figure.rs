@@ -9,7 +9,7 @@ use super::super::super::plot::{Chart, Panel, Plot, Series};
 use super::super::paper::{BLOCKS_KB, TABLE_2, USERS};
 use super::super::table;
 use super::claims;
-use super::runs::{Medium, RealTables};
+use super::runs::{LogMedium, RealTables};
 use crate::num::rounded;
 
 /// Makes the figure.
@@ -19,7 +19,7 @@ use crate::num::rounded;
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let tables = lab.real_nodes()?;
     let mut words = setting(lab, tables);
-    for medium in [Medium::OneDisk, Medium::Pool] {
+    for medium in [LogMedium::OneDisk, LogMedium::Pool] {
         words.push(format!("transactions a second, {}:", medium.name()));
         words.extend(by_users(tables, &|user, block| {
             tables.per_s(medium, user, block)
@@ -40,7 +40,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
 
 fn rows(tables: &RealTables) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
-    for medium in [Medium::OneDisk, Medium::Pool] {
+    for medium in [LogMedium::OneDisk, LogMedium::Pool] {
         for of in &tables.cells {
             let tps = of.tps(medium);
             rows.push(vec![
@@ -102,7 +102,7 @@ pub(super) fn by_users(
 }
 
 /// Returns a panel with a line for each size of a block. The horizontal axis is the number of users.
-pub(super) fn panel(tables: &RealTables, medium: Medium) -> Panel {
+pub(super) fn panel(tables: &RealTables, medium: LogMedium) -> Panel {
     let line = |(block, block_kb): (usize, &u32)| {
         let points = USERS.iter().enumerate();
         let points = points.filter_map(|(user, users)| {
@@ -123,6 +123,9 @@ fn plot(tables: &RealTables) -> Plot {
     Plot {
         title: "Table 2: throughput with the redo log on a mounted disk".into(),
         subtitle: "TPC-C on this engine; each sync takes the paper's formula 3; real time".into(),
-        panels: vec![panel(tables, Medium::OneDisk), panel(tables, Medium::Pool)],
+        panels: vec![
+            panel(tables, LogMedium::OneDisk),
+            panel(tables, LogMedium::Pool),
+        ],
     }
 }

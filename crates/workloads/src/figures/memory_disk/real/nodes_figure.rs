@@ -11,7 +11,7 @@ use super::super::paper::{BLOCKS_KB, PRINTED_GAINS, TABLE_3, USERS, gain, mean_g
 use super::super::table;
 use super::claims;
 use super::disk_figure::{by_users, panel, setting};
-use super::runs::{Medium, RealTables};
+use super::runs::{LogMedium, RealTables};
 
 /// Makes the figure.
 ///
@@ -22,7 +22,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let mut words = setting(lab, tables);
     words.push("transactions a second, two nodes:".into());
     words.extend(by_users(tables, &|user, block| {
-        tables.per_s(Medium::Nodes, user, block)
+        tables.per_s(LogMedium::Nodes, user, block)
     }));
     words.push("gain in percent, mean over users:".into());
     words.extend(gain_lines(tables));
@@ -58,7 +58,7 @@ fn row(tables: &RealTables, user: usize, block: usize) -> Vec<Value> {
     let mut cells = tables.cells.iter();
     let found = cells.find(|cell| cell.user == user && cell.block == block);
     let of = found.expect("the row is of a measured cell");
-    let tps = of.tps(Medium::Nodes);
+    let tps = of.tps(LogMedium::Nodes);
     let mut row = vec![
         USERS[user].into(),
         BLOCKS_KB[block].into(),
@@ -68,7 +68,7 @@ fn row(tables: &RealTables, user: usize, block: usize) -> Vec<Value> {
         tps.runs.into(),
         TABLE_3[user][block].into(),
     ];
-    for disk in [Medium::OneDisk, Medium::Pool] {
+    for disk in [LogMedium::OneDisk, LogMedium::Pool] {
         let gain = of.percent(disk);
         row.extend([gain.median, gain.low, gain.high].map(cell));
     }
@@ -91,7 +91,7 @@ fn gain_lines(tables: &RealTables) -> Vec<String> {
         let cells = blocks.iter().map(|block| of(*block));
         std::iter::once(name.to_owned()).chain(cells).collect()
     };
-    let measured = |disk: Medium| {
+    let measured = |disk: LogMedium| {
         move |block: usize| {
             let gain = tables.mean_percent(disk, block);
             match gain.runs {
@@ -101,8 +101,8 @@ fn gain_lines(tables: &RealTables) -> Vec<String> {
         }
     };
     let lines: Vec<Vec<String>> = vec![
-        line("over one disk", &measured(Medium::OneDisk)),
-        line("over a pool of disks", &measured(Medium::Pool)),
+        line("over one disk", &measured(LogMedium::OneDisk)),
+        line("over a pool of disks", &measured(LogMedium::Pool)),
         line("the paper's cells", &|block| {
             format!("{:.1}", percent(mean_gain(block)))
         }),
@@ -122,15 +122,15 @@ fn plot(tables: &RealTables) -> Plot {
         let points = blocks.filter_map(|(block, kb)| Some((f64::from(*kb), of(block)?)));
         points.collect()
     };
-    let measured = |disk: Medium| {
+    let measured = |disk: LogMedium| {
         line(&|block| {
             let gain = tables.mean_percent(disk, block);
             (gain.runs > 0).then_some(gain.median)
         })
     };
     let gains = vec![
-        Series::solid("over one disk", measured(Medium::OneDisk)),
-        Series::solid("over a pool of disks", measured(Medium::Pool)),
+        Series::solid("over one disk", measured(LogMedium::OneDisk)),
+        Series::solid("over a pool of disks", measured(LogMedium::Pool)),
         Series::broken(
             "the paper's cells",
             line(&|block| Some(percent(mean_gain(block)))),
@@ -141,7 +141,7 @@ fn plot(tables: &RealTables) -> Plot {
         title: "Table 3: throughput with the redo log in two nodes".into(),
         subtitle: "TPC-C on this engine; the nodes as found; the disk takes the paper's formula 3; real time".into(),
         panels: vec![
-            panel(tables, Medium::Nodes),
+            panel(tables, LogMedium::Nodes),
             Panel::new(
                 "Gain of two nodes, mean over users",
                 "Gain (%)",

@@ -64,13 +64,13 @@ fn answers(address: &str) -> Result<()> {
 pub struct LogNodes {
     /// The addresses of the nodes.
     pub addresses: Vec<String>,
-    children: Vec<Ended>,
+    children: Vec<NodeProcess>,
 }
 
 /// A process that is ended when this value is dropped.
-struct Ended(Child);
+struct NodeProcess(Child);
 
-impl Drop for Ended {
+impl Drop for NodeProcess {
     fn drop(&mut self) {
         // The process may have ended by itself.
         drop(self.0.kill());
@@ -148,7 +148,7 @@ fn random() -> u64 {
 }
 
 /// Starts a node. Returns the process, and the lines of its log.
-fn spawn(program: &Path) -> Result<(Ended, Receiver<String>)> {
+fn spawn(program: &Path) -> Result<(NodeProcess, Receiver<String>)> {
     let child = Command::new(program)
         .args(NODE)
         .stdin(Stdio::null())
@@ -160,11 +160,11 @@ fn spawn(program: &Path) -> Result<(Ended, Receiver<String>)> {
     let (sender, lines) = channel();
     let read = move || {
         for line in BufReader::new(log).lines().map_while(Result::ok) {
-            // The log is read to its end even if nobody wants it, so that the node never waits for a reader.
+            // The thread reads the log to its end, so that the node never waits for a reader.
             drop(sender.send(line));
         }
     };
-    let child = Ended(child);
+    let child = NodeProcess(child);
     std::thread::Builder::new()
         .name("node log".into())
         .spawn(read)?;

@@ -28,7 +28,7 @@ pub const PROBES_KB: [u32; 2] = [4, 64];
 
 /// The medium of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Medium {
+pub enum LogMedium {
     /// The disk with the paper's time, one package after another.
     OneDisk,
     /// The disk with the paper's time, all packages of a sync at once.
@@ -37,25 +37,25 @@ pub enum Medium {
     Nodes,
 }
 
-impl Medium {
+impl LogMedium {
     /// All media.
-    pub const ALL: [Medium; 3] = [Medium::OneDisk, Medium::Pool, Medium::Nodes];
+    pub const ALL: [LogMedium; 3] = [LogMedium::OneDisk, LogMedium::Pool, LogMedium::Nodes];
 
     /// Returns the name of the medium in files and tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Medium::OneDisk => "one disk",
-            Medium::Pool => "pool of disks",
-            Medium::Nodes => "two nodes",
+            LogMedium::OneDisk => "one disk",
+            LogMedium::Pool => "pool of disks",
+            LogMedium::Nodes => "two nodes",
         }
     }
 
     fn timing(self, block_kb: u32) -> Timing {
         match self {
-            Medium::OneDisk => Timing::One(block_kb),
-            Medium::Pool => Timing::Pool(block_kb),
-            Medium::Nodes => Timing::Free,
+            LogMedium::OneDisk => Timing::One(block_kb),
+            LogMedium::Pool => Timing::Pool(block_kb),
+            LogMedium::Nodes => Timing::Free,
         }
     }
 }
@@ -67,32 +67,32 @@ pub struct RealCell {
     pub user: usize,
     /// The index in [`BLOCKS_KB`].
     pub block: usize,
-    /// The transactions a second in each round, by medium in the order of [`Medium::ALL`].
+    /// The transactions a second in each round, by medium in the order of [`LogMedium::ALL`].
     pub per_s: Vec<[f64; 3]>,
 }
 
 impl RealCell {
     /// Returns the transactions a second on a medium.
     #[must_use]
-    pub fn tps(&self, medium: Medium) -> Sample {
+    pub fn tps(&self, medium: LogMedium) -> Sample {
         Sample::of(self.per_s.iter().map(|round| round[at(medium)]))
     }
 
     /// Returns by how many percent the nodes are faster than a disk in a round.
-    fn percent_in(&self, disk: Medium, round: usize) -> f64 {
+    fn percent_in(&self, disk: LogMedium, round: usize) -> f64 {
         let per_s = self.per_s[round];
-        100.0 * (ratio(per_s[at(Medium::Nodes)], per_s[at(disk)]) - 1.0)
+        100.0 * (ratio(per_s[at(LogMedium::Nodes)], per_s[at(disk)]) - 1.0)
     }
 
     /// Returns by how many percent the nodes are faster than a disk, a value for each round.
     #[must_use]
-    pub fn percent(&self, disk: Medium) -> Sample {
+    pub fn percent(&self, disk: LogMedium) -> Sample {
         Sample::of((0..self.per_s.len()).map(|round| self.percent_in(disk, round)))
     }
 }
 
-fn at(medium: Medium) -> usize {
-    let found = Medium::ALL.iter().position(|other| *other == medium);
+fn at(medium: LogMedium) -> usize {
+    let found = LogMedium::ALL.iter().position(|other| *other == medium);
     found.expect("it is one of all")
 }
 
@@ -111,7 +111,7 @@ pub struct RealTables {
 
 impl RealTables {
     /// Returns the mean over all users of a value of the cells of one block, a value for each round.
-    pub(super) fn mean_percent(&self, disk: Medium, block: usize) -> Sample {
+    pub(super) fn mean_percent(&self, disk: LogMedium, block: usize) -> Sample {
         let cells = || self.cells.iter().filter(|cell| cell.block == block);
         let rounds = cells().map(|cell| cell.per_s.len()).min().unwrap_or(0);
         Sample::of((0..rounds).map(|round| {
@@ -121,7 +121,7 @@ impl RealTables {
     }
 
     /// Returns the median transactions a second of a cell.
-    pub(super) fn per_s(&self, medium: Medium, user: usize, block: usize) -> Option<f64> {
+    pub(super) fn per_s(&self, medium: LogMedium, user: usize, block: usize) -> Option<f64> {
         let mut cells = self.cells.iter();
         let cell = cells.find(|cell| cell.user == user && cell.block == block)?;
         Some(cell.tps(medium).median)
@@ -134,7 +134,7 @@ impl RealTables {
     pub fn measure(lab: &Lab<'_>) -> Result<RealTables> {
         super::check(lab)?;
         let scale = &lab.scale.memory_disk;
-        let stand = Stand::new(lab)?;
+        let stand = RealStand::new(lab)?;
         let probes_ms = stand.probes(scale.real_rounds)?;
         let mut cells = Vec::new();
         for user in scale.real_users {
@@ -147,9 +147,9 @@ impl RealTables {
                 };
                 for round in 0..scale.real_rounds {
                     let mut per_s = [0.0; 3];
-                    for turn in 0..Medium::ALL.len() {
-                        let number = (round + turn) % Medium::ALL.len();
-                        per_s[number] = stand.run(Medium::ALL[number], &cell)?;
+                    for turn in 0..LogMedium::ALL.len() {
+                        let number = (round + turn) % LogMedium::ALL.len();
+                        per_s[number] = stand.run(LogMedium::ALL[number], &cell)?;
                     }
                     cell.per_s.push(per_s);
                 }
@@ -174,16 +174,16 @@ fn think() -> Duration {
 }
 
 /// A database with TPC-C.
-struct Side {
+struct Loaded {
     bench: TpccBench,
     db: Db,
 }
 
 /// The databases, the disk and the nodes. Fields are dropped in this order.
-struct Stand<'a> {
+struct RealStand<'a> {
     lab: &'a Lab<'a>,
-    on_disk: Side,
-    on_nodes: Side,
+    on_disk: Loaded,
+    on_nodes: Loaded,
     disk: SlowDisk,
     nodes: LogNodes,
     think: Duration,
@@ -191,8 +191,8 @@ struct Stand<'a> {
     _folder: Scratch,
 }
 
-impl<'a> Stand<'a> {
-    fn new(lab: &'a Lab<'a>) -> Result<Stand<'a>> {
+impl<'a> RealStand<'a> {
+    fn new(lab: &'a Lab<'a>) -> Result<RealStand<'a>> {
         let nodes = LogNodes::start(lab.nodes_from()?)?;
         let disk = SlowDisk::new()?;
         let folder = lab.disk_folder();
@@ -201,7 +201,7 @@ impl<'a> Stand<'a> {
         lab.say("populating TPC-C twice");
         let on_nodes = side_on_nodes(lab, &nodes, &folder.dir)?;
         let on_disk = side_on_disk(lab, &disk, &folder.dir)?;
-        Ok(Stand {
+        Ok(RealStand {
             lab,
             on_disk,
             on_nodes,
@@ -225,19 +225,19 @@ impl<'a> Stand<'a> {
     }
 
     /// Runs a cell on a medium. Returns the transactions a second.
-    fn run(&self, medium: Medium, cell: &RealCell) -> Result<f64> {
+    fn run(&self, medium: LogMedium, cell: &RealCell) -> Result<f64> {
         let lab = self.lab;
         self.disk.set(medium.timing(BLOCKS_KB[cell.block]));
         let count = usize::try_from(USERS[cell.user])?;
         let measured = lab.scale.memory_disk.real_measured;
         let users = users(lab, count, self.think, measured);
         let side = match medium {
-            Medium::Nodes => &self.on_nodes,
-            Medium::OneDisk | Medium::Pool => &self.on_disk,
+            LogMedium::Nodes => &self.on_nodes,
+            LogMedium::OneDisk | LogMedium::Pool => &self.on_disk,
         };
         let mut load = side.bench.terminals(&side.db, 1, 0);
         let ended = match medium {
-            Medium::Nodes => {
+            LogMedium::Nodes => {
                 let log = OnNodes(&side.db);
                 let ended = in_real_time(&users, &log, WaitsFor::Log, &mut load)?;
                 ensure!(
@@ -281,7 +281,7 @@ impl<'a> Stand<'a> {
 
 /// Populates the database whose log is on the slow disk, and opens it again while syncs take their time: an open
 /// measures its disk.
-fn side_on_disk(lab: &Lab<'_>, disk: &SlowDisk, folder: &Path) -> Result<Side> {
+fn side_on_disk(lab: &Lab<'_>, disk: &SlowDisk, folder: &Path) -> Result<Loaded> {
     let mut bench = bench(lab, Some(&folder.join("on-disk")));
     let log = disk.folder().join("log");
     std::fs::create_dir(&log).with_context(|| format!("making {}", log.display()))?;
@@ -291,11 +291,11 @@ fn side_on_disk(lab: &Lab<'_>, disk: &SlowDisk, folder: &Path) -> Result<Side> {
     disk.set(Timing::One(BLOCKS_KB[0]));
     let db = bench.open_populated()?;
     disk.set(Timing::Free);
-    Ok(Side { bench, db })
+    Ok(Loaded { bench, db })
 }
 
 /// Populates the database whose log is in the nodes.
-fn side_on_nodes(lab: &Lab<'_>, nodes: &LogNodes, folder: &Path) -> Result<Side> {
+fn side_on_nodes(lab: &Lab<'_>, nodes: &LogNodes, folder: &Path) -> Result<Loaded> {
     let mut bench = bench(lab, Some(&folder.join("on-nodes")));
     let options = &mut bench.site.options;
     options.nodes = Some(nodes.connect(&folder.join("view"))?);
@@ -317,7 +317,7 @@ fn side_on_nodes(lab: &Lab<'_>, nodes: &LogNodes, folder: &Path) -> Result<Side>
         );
         std::thread::sleep(LOOK_EVERY);
     }
-    Ok(Side { bench, db })
+    Ok(Loaded { bench, db })
 }
 
 /// The log of a database whose commits count once two nodes have them.
@@ -325,7 +325,7 @@ struct OnNodes<'a>(&'a Db);
 
 impl Log for OnNodes<'_> {
     fn durable(&self) -> Epoch {
-        // Nobody else collects the replies in time: the one thread of the users also serves the nodes.
+        // The one thread of the users also collects the nodes' replies.
         self.0.ship();
         self.0.reached().at(Rung::Mirror)
     }
