@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
+use perdura_workloads::figures::memory_disk::real;
+use perdura_workloads::figures::memory_disk::real::processes::NodesFrom;
 use perdura_workloads::figures::{
     Claim, FIGURES, Figure, File, Lab, Scale, claim, recorded, redraw,
 };
@@ -27,9 +29,9 @@ enum ScaleArg {
 /// Measure the figures of five papers on this machine, and compare them with the papers.
 ///
 /// Writes NAME.csv, NAME.json and NAME.svg. Prints for each claim the paper's value, the measured value and a verdict: as
-/// the paper (within 15 %), stronger, weaker, fails, modelled, arithmetic, or reported. Everything runs in memory, on
-/// modelled disks. The figures depend on the CPU, so leave the machine idle. Exit code 1 if a claim fails, or with
-/// --recorded if a verdict is worse than the recorded one.
+/// the paper (within 15 %), stronger, weaker, fails, modelled, arithmetic, or reported. Most figures run in memory, on
+/// modelled disks. 003-table2-real and 003-table3-real need root and /dev/fuse. The figures depend on the CPU, so leave
+/// the machine idle. Exit code 1 if a claim fails, or with --recorded if a verdict is worse than the recorded one.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura reproduce 000-fig6\n  \
@@ -37,7 +39,9 @@ enum ScaleArg {
     perdura reproduce 001-fig6 --recorded docs/papers\n  \
     perdura reproduce all --redraw docs/papers\n  \
     perdura reproduce 002-fig2a --data /mnt/disk/tmp --scale full\n  \
-    perdura reproduce 003-delay --data /mnt/disk/tmp")]
+    perdura reproduce 003-delay --data /mnt/disk/tmp\n  \
+    perdura reproduce 003-table3-real\n  \
+    perdura reproduce 003-table3-real --nodes 10.0.0.2:7379,10.0.0.3:7379")]
 pub struct Args {
     /// The figure, all figures of a paper (000-all, 001-all, 002-all, 003-all, 004-all), or all.
     #[arg(value_name = "FIGURE", value_parser = names())]
@@ -56,6 +60,10 @@ pub struct Args {
     /// of this directory [default: the directory of --out].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// For the figures of paper 003 on real media: the two running nodes, without a key [default: two processes of
+    /// `perdura logd` on this machine, which the run starts and stops].
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    nodes: Vec<String>,
     /// The folder with the JSON files of an earlier run at this scale. A verdict that is worse than there is an error, and
     /// a claim that failed there already is not.
     #[arg(long, value_name = "DIR")]
@@ -99,9 +107,12 @@ pub fn run(args: &Args) -> Result<()> {
     let mut made: Vec<Figure> = Vec::new();
     for paper in PAPERS {
         // A lab keeps the runs that several figures of a paper share. The memory of a lab is free before the next one.
-        let lab = lab(args, paper, &says);
+        let lab = lab(args, paper, &says)?;
         for (name, make) in FIGURES {
             if !is_of(paper, name) || !is_asked(&args.figure, name) {
+                continue;
+            }
+            if !can_be_made(name, args, &lab)? {
                 continue;
             }
             says(name);
@@ -143,6 +154,41 @@ fn draw(asked: &str, folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Returns whether a figure can be made on this machine. Says so if it cannot. Fails if the figure was asked for by its
+/// name.
+fn can_be_made(name: &str, args: &Args, lab: &Lab<'_>) -> Result<bool> {
+    if !real::NAMES.contains(&name) {
+        return Ok(true);
+    }
+    match real::check(lab) {
+        Ok(()) => Ok(true),
+        Err(why) if args.figure == name => bail!(Usage(format!("{name}: {why:#}"))),
+        Err(why) => {
+            output::note(&format!("{name} is left out: {why:#}"));
+            Ok(false)
+        }
+    }
+}
+
+/// Fails if nodes are named that no figure uses, or that do not answer.
+fn check_nodes(args: &Args) -> Result<()> {
+    if args.nodes.is_empty() {
+        return Ok(());
+    }
+    let is_used = real::NAMES.iter().any(|name| is_asked(&args.figure, name));
+    if !is_used {
+        bail!(Usage(format!(
+            "--nodes is for {}; {} uses no nodes",
+            real::NAMES.join(" and "),
+            args.figure
+        )));
+    }
+    let nodes = NodesFrom::Addresses(args.nodes.clone());
+    nodes
+        .check()
+        .map_err(|why| Usage(format!("{why:#}")).into())
+}
+
 /// Fails if the figures do not have the files that the arguments name.
 fn check(args: &Args) -> Result<()> {
     let on_disk = ["002-", "003-", ALL];
@@ -152,6 +198,7 @@ fn check(args: &Args) -> Result<()> {
             args.figure
         )));
     }
+    check_nodes(args)?;
     if let Some(folder) = &args.recorded {
         check_apart(folder, &args.out)?;
         for (name, _) in FIGURES
@@ -188,19 +235,23 @@ fn check_apart(recorded: &Path, out: &Path) -> Result<()> {
 }
 
 /// Returns the lab for the figures of a paper.
-fn lab<'a>(args: &Args, paper: &str, says: &'a dyn Fn(&str)) -> Lab<'a> {
+fn lab<'a>(args: &Args, paper: &str, says: &'a dyn Fn(&str)) -> Result<Lab<'a>> {
     let scale = match args.scale {
         ScaleArg::Small => Scale::SMALL,
         ScaleArg::Full => Scale::FULL,
         ScaleArg::Tiny => Scale::TINY,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let lab = Lab::new(scale, args.seed, cores, says);
-    match &args.data {
+    let nodes = match args.nodes.is_empty() {
+        true => NodesFrom::Program(std::env::current_exe().context("the path of this program")?),
+        false => NodesFrom::Addresses(args.nodes.clone()),
+    };
+    let lab = Lab::new(scale, args.seed, cores, says).with_nodes(nodes);
+    Ok(match &args.data {
         Some(data) if is_of(paper, "002-") || is_of(paper, "003-") => lab.with_data(data.clone()),
         None if is_of(paper, "003-") => lab.with_data(args.out.clone()),
         _ => lab,
-    }
+    })
 }
 
 fn write(figure: &Figure, args: &Args, says: &dyn Fn(&str)) -> Result<()> {
@@ -274,6 +325,28 @@ mod tests {
             error.contains("000-fig5.json: not the file of a figure"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn nodes_are_refused_that_nothing_uses_or_that_do_not_answer() {
+        let refusal = |figure: &str, nodes: &str| {
+            let args = Args::try_parse_from(["reproduce", figure, "--nodes", nodes]).unwrap();
+            check(&args).unwrap_err().to_string()
+        };
+        let closed = {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap().to_string()
+        };
+        let pair = format!("{closed},{closed}");
+        assert!(refusal("000-fig5", &pair).contains("000-fig5 uses no nodes"));
+        for figure in ["003-table3-real", "003-all", "all"] {
+            let said = refusal(figure, &pair);
+            assert!(
+                said.contains(&format!("the node {closed} does not answer")),
+                "{said}"
+            );
+        }
+        assert!(refusal("003-table2-real", &closed).contains("two addresses"));
     }
 
     #[test]

@@ -1,43 +1,33 @@
 //! A disk that, at a power cut, loses a random part of the sectors that were written but not flushed.
 //!
-//! This process serves a FUSE file system with one file. A loop device makes the disk from this file. The loop device
-//! turns a flush, or a write with forced unit access (FUA), into a sync of the file. [`Disk`] keeps all versions of a
-//! sector that were written since the last flush.
+//! This process serves a FUSE file system with one file (`fuse_file.rs`). A loop device makes the disk from this file.
+//! [`Disk`] keeps all versions of a sector that were written since the last flush.
 //!
 //! At a power cut, each sector gets a random one of these versions or its flushed version. A group of several sectors
 //! (see [`Disk::make`]) gets its newest or its flushed versions. So writes are torn, reordered and lost. After the cut,
 //! every request fails until the power is back, even a sync. So no sync is acknowledged after the cut, and the test
 //! need not stop the writing process before the cut.
-//!
-//! `fuser` is the maintained crate for FUSE file systems. Without the default features, `fuser` needs no libfuse and
-//! mounts the file system directly.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry,
-    ReplyOpen, ReplyWrite, Request, WriteFlags,
-};
+use fuser::{BackgroundSession, Errno};
 
+use crate::fuse_file::{self, Cells};
 use crate::mounts::command;
 use crate::support::arg;
 
 const SECTOR: usize = 512;
 const SECTOR_BYTES: u64 = 512;
-const FILE: INodeNo = INodeNo(2);
-const TTL: Duration = Duration::from_secs(3600);
 
 /// The disk, and the mounted file system that serves it.
 pub struct Disk {
     mount: PathBuf,
-    cells: Cells,
+    cells: Arc<Mutex<State>>,
     session: Option<BackgroundSession>,
 }
 
@@ -58,8 +48,6 @@ enum Power {
 }
 
 /// The state that the test shares with the file-serving threads.
-type Cells = Arc<Mutex<State>>;
-
 struct State {
     flushed: File,
     bytes: u64,
@@ -91,13 +79,7 @@ impl Disk {
             rng: fastrand::Rng::with_seed(seed),
         };
         let cells = Arc::new(Mutex::new(state));
-        std::fs::create_dir(mount).map_err(said)?;
-        let mut config = Config::default();
-        // Several threads are needed, because a slow flush must not delay other requests.
-        config.n_threads = Some(4);
-        let served = Served(cells.clone());
-        let session = fuser::spawn_mount(served, mount, &config);
-        let session = session.map_err(|error| format!("FUSE: {error}"))?;
+        let session = fuse_file::mount(&cells, mount)?;
         Ok(Disk {
             mount: mount.to_owned(),
             cells,
@@ -107,7 +89,7 @@ impl Disk {
 
     /// Returns the path of the file of which a loop device makes the disk.
     pub fn file(&self) -> PathBuf {
-        self.mount.join("disk")
+        fuse_file::file_in(&self.mount)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -177,8 +159,12 @@ impl Drop for Disk {
     }
 }
 
-impl State {
-    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Errno> {
+impl Cells for State {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read(&mut self, offset: u64, size: usize) -> Result<Vec<u8>, Errno> {
         if self.power == Power::Off {
             return Err(Errno::EIO);
         }
@@ -215,7 +201,7 @@ impl State {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Errno> {
+    fn sync(&mut self) -> Result<(), Errno> {
         if self.power != Power::On {
             return Err(Errno::EIO);
         }
@@ -229,112 +215,8 @@ impl State {
         self.flushes += 1;
         Ok(())
     }
-}
 
-/// The file system. It has only one file.
-struct Served(Cells);
-
-impl Served {
-    fn attributes(&self, ino: INodeNo) -> FileAttr {
-        let is_file = ino == FILE;
-        FileAttr {
-            ino,
-            size: if is_file {
-                self.0.lock().unwrap().bytes
-            } else {
-                0
-            },
-            blocks: 0,
-            atime: UNIX_EPOCH,
-            mtime: UNIX_EPOCH,
-            ctime: UNIX_EPOCH,
-            crtime: UNIX_EPOCH,
-            kind: if is_file {
-                FileType::RegularFile
-            } else {
-                FileType::Directory
-            },
-            perm: 0o700,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            flags: 0,
-            blksize: 512,
-        }
-    }
-}
-
-impl Filesystem for Served {
-    fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        if name == "disk" {
-            reply.entry(&TTL, &self.attributes(FILE), Generation(0));
-        } else {
-            reply.error(Errno::ENOENT);
-        }
-    }
-
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        reply.attr(&TTL, &self.attributes(ino));
-    }
-
-    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // The kernel must not cache anything: every write and read must reach this process.
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
-    }
-
-    fn read(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        size: u32,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let size = usize::try_from(size).unwrap();
-        let bytes = self.0.lock().unwrap().read(offset, size);
-        match bytes {
-            Ok(bytes) => reply.data(&bytes),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn write(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        data: &[u8],
-        _: WriteFlags,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        let written = self.0.lock().unwrap().write(offset, data);
-        match written {
-            Ok(()) => reply.written(u32::try_from(data.len()).unwrap()),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // Closing the file makes nothing durable.
-        reply.ok();
-    }
-
-    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        let mut state = self.0.lock().unwrap();
-        let wait = state.slowness.mul_f64(state.rng.f64());
-        drop(state);
-        std::thread::sleep(wait);
-        let flushed = self.0.lock().unwrap().flush();
-        match flushed {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
-        }
+    fn pause(&mut self) -> Duration {
+        self.slowness.mul_f64(self.rng.f64())
     }
 }

@@ -77,7 +77,7 @@ pub mod volume;
 use std::cell::OnceCell;
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use perdura_wal::scheme::Scheme;
 
 pub use claim::{Better, Bounds, Claim, Finding, Verdict};
@@ -94,6 +94,9 @@ use self::command::{bytes, distributed, rates, replay, replicas, size};
 use self::costs::Costs;
 use self::logical::stand::LogicalStand;
 use self::logical::{detail, dirty, interval, prefetch, records, redo_time};
+use self::memory_disk::real::processes::NodesFrom;
+use self::memory_disk::real::runs::RealTables;
+use self::memory_disk::real::{self, disk_figure, nodes_figure};
 use self::memory_disk::tables::Tables;
 use self::memory_disk::{delay, reliability, table2, table3};
 use crate::sms::SmsOptions;
@@ -107,7 +110,7 @@ const SEGMENT_BYTES: u64 = 512 << 10;
 type Make = fn(&Lab<'_>) -> Result<Figure>;
 
 /// Every figure by its name.
-pub const FIGURES: [(&str, Make); 31] = [
+pub const FIGURES: [(&str, Make); 33] = [
     ("000-volume", volume::make),
     ("000-fig5", log_time::make),
     ("000-fig6", disks::make),
@@ -134,6 +137,8 @@ pub const FIGURES: [(&str, Make); 31] = [
     ("003-table2", table2::make),
     ("003-table3", table3::make),
     ("003-reliability", reliability::make),
+    (real::NAMES[0], disk_figure::make),
+    (real::NAMES[1], nodes_figure::make),
     ("004-fig1", devices::make),
     ("004-fig3", copying::make),
     ("004-fig4", memory::make),
@@ -162,6 +167,10 @@ pub struct Lab<'a> {
     logical: OnceCell<LogicalStand>,
     /// Tables 2 and 3 of paper 003, once they have been measured.
     memory_disk: OnceCell<Tables>,
+    /// The origin of the nodes of paper 003.
+    nodes_from: Option<NodesFrom>,
+    /// Tables 2 and 3 of paper 003 on real media, once they have been measured.
+    real_nodes: OnceCell<RealTables>,
 }
 
 impl<'a> Lab<'a> {
@@ -178,6 +187,8 @@ impl<'a> Lab<'a> {
             data: None,
             logical: OnceCell::new(),
             memory_disk: OnceCell::new(),
+            nodes_from: None,
+            real_nodes: OnceCell::new(),
         }
     }
 
@@ -186,6 +197,15 @@ impl<'a> Lab<'a> {
     pub fn with_data(self, data: PathBuf) -> Lab<'a> {
         Lab {
             data: Some(data),
+            ..self
+        }
+    }
+
+    /// Sets the origin of the nodes of paper 003.
+    #[must_use]
+    pub fn with_nodes(self, from: NodesFrom) -> Lab<'a> {
+        Lab {
+            nodes_from: Some(from),
             ..self
         }
     }
@@ -228,6 +248,21 @@ impl<'a> Lab<'a> {
         }
         let tables = Tables::measure(self)?;
         Ok(self.memory_disk.get_or_init(|| tables))
+    }
+
+    /// Returns tables 2 and 3 of paper 003 on real media. They are measured at the first call.
+    fn real_nodes(&self) -> Result<&RealTables> {
+        if let Some(tables) = self.real_nodes.get() {
+            return Ok(tables);
+        }
+        let tables = RealTables::measure(self)?;
+        Ok(self.real_nodes.get_or_init(|| tables))
+    }
+
+    /// Returns the origin of the nodes.
+    fn nodes_from(&self) -> Result<&NodesFrom> {
+        let from = self.nodes_from.as_ref();
+        from.context("the lab has no nodes: set their program or their addresses")
     }
 
     /// Returns the folder whose disk is measured.

@@ -4,7 +4,7 @@ use proc_macro2::Span;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
-use syn::{Block, FnArg, ImplItemFn, ItemFn, Signature, Token, TraitItemFn, Type};
+use syn::{Block, FnArg, ImplItemFn, ItemFn, ItemImpl, Signature, Token, TraitItemFn, Type};
 
 use super::{Found, Measure};
 use crate::product::Source;
@@ -20,6 +20,7 @@ pub fn find(sources: &[Source]) -> Vec<Found> {
     for source in sources {
         let mut finder = Finder {
             source,
+            implements: false,
             found: &mut found,
         };
         finder.visit_file(&source.items);
@@ -29,6 +30,9 @@ pub fn find(sources: &[Source]) -> Vec<Found> {
 
 struct Finder<'a> {
     source: &'a Source,
+    /// True in the implementation of a trait. The trait decides the parameters there, and a trait of ours is counted
+    /// where it is declared.
+    implements: bool,
     found: &'a mut Vec<Found>,
 }
 
@@ -46,6 +50,9 @@ impl Finder<'_> {
             if lines > LINES_MAX {
                 add(Measure::Long, format!("{lines} lines"));
             }
+        }
+        if self.implements {
+            return;
         }
         let parameters = signature.inputs.len();
         if parameters > PARAMETERS_MAX {
@@ -83,6 +90,12 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     fn visit_item_fn(&mut self, function: &'ast ItemFn) {
         self.judge(&function.sig, Some(&function.block));
         visit::visit_item_fn(self, function);
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
+        let before = std::mem::replace(&mut self.implements, item.trait_.is_some());
+        visit::visit_item_impl(self, item);
+        self.implements = before;
     }
 
     fn visit_impl_item_fn(&mut self, function: &'ast ImplItemFn) {
@@ -126,5 +139,15 @@ mod tests {
         assert_eq!(names.len(), 2, "{names:?}");
         assert!(names[0].1.contains(" a, 6 parameters"));
         assert!(names[1].1.contains(" b, a tuple"));
+    }
+    #[test]
+    fn the_parameters_of_an_implemented_trait_are_not_counted() {
+        let of = |head: &str| {
+            found(&format!(
+                "{head} {{ fn a(x: (A, B)) {{}} }} fn b(x: (A, B)) {{}}"
+            ))
+        };
+        assert_eq!(of("impl X").len(), 2);
+        assert_eq!(of("impl fuser::Filesystem for X").len(), 1);
     }
 }

@@ -16,6 +16,7 @@
 //! | [`media`] | the media to which blocks are written, and the time of a write to each |
 //! | [`losses`] | closed forms of the time between two losses |
 //! | [`nodes`] | the time between two losses by simulation: nodes that fail and return |
+//! | [`real`] | tables 2 and 3 on a mounted disk and on running nodes |
 //! | [`scale`] | the sizes of the experiments |
 //!
 //! # Source
@@ -39,6 +40,7 @@ pub mod losses;
 pub mod media;
 pub mod nodes;
 pub mod paper;
+pub mod real;
 pub mod reliability;
 pub mod scale;
 pub mod table2;

@@ -20,6 +20,14 @@ pub struct MemoryDiskScale {
     pub real_time: Duration,
     /// The number of rounds of the measurements without injected delays. The median of the rounds is reported.
     pub found_rounds: usize,
+    /// The number of runs of each cell on real media. Their median is reported.
+    pub real_rounds: usize,
+    /// The length of the measured time of a run on real media.
+    pub real_measured: Duration,
+    /// The measured numbers of users on real media, as indexes in the paper's table.
+    pub real_users: &'static [usize],
+    /// The measured sizes of blocks on real media, as indexes in the paper's table.
+    pub real_blocks: &'static [usize],
 }
 
 impl MemoryDiskScale {
@@ -35,6 +43,10 @@ impl MemoryDiskScale {
         virtual_time: Duration::from_secs(12),
         real_time: Duration::from_secs(5),
         found_rounds: 5,
+        real_rounds: 5,
+        real_measured: Duration::from_secs(5),
+        real_users: &[0, 1, 2, 3, 4],
+        real_blocks: &[0, 1, 2, 3, 4],
     };
 
     /// Sizes for a few seconds per figure. The standard error of 8,000 losses is 1.1 %.
@@ -49,6 +61,10 @@ impl MemoryDiskScale {
         virtual_time: Duration::from_secs(4),
         real_time: Duration::from_millis(1_500),
         found_rounds: 3,
+        real_rounds: 5,
+        real_measured: Duration::from_millis(1_200),
+        real_users: &[0, 1, 2, 3, 4],
+        real_blocks: &[0, 1, 2, 3, 4],
     };
 
     /// Sizes that only test the code of the experiment.
@@ -63,5 +79,9 @@ impl MemoryDiskScale {
         virtual_time: Duration::from_millis(50),
         real_time: Duration::from_millis(50),
         found_rounds: 1,
+        real_rounds: 1,
+        real_measured: Duration::from_millis(100),
+        real_users: &[0],
+        real_blocks: &[0],
     };
 }
