@@ -6,6 +6,8 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
+use perdura_workloads::figures::real::RealDisks;
+use perdura_workloads::figures::real::check::check as check_real;
 use perdura_workloads::figures::{Claim, FIGURES, Figure, Lab, Scale, claim, recorded};
 
 use crate::exit::{Usage, Violated};
@@ -26,12 +28,13 @@ enum ScaleArg {
 ///
 /// Writes NAME.csv, NAME.json and NAME.svg. Prints for each claim the paper's value, the measured value and a verdict: as
 /// the paper (within 15 %), stronger, weaker, fails, modelled, arithmetic, or reported. Everything runs in memory, on
-/// modelled disks. The figures depend on the CPU, so leave the machine idle. Exit code 1 if a claim fails, or with
+/// modelled disks, unless you name directories on real ones. The figures depend on the CPU, so leave the machine idle. Exit code 1 if a claim fails, or with
 /// --recorded if a verdict is worse than the recorded one.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura reproduce 000-fig6\n  \
     perdura reproduce 000-all --scale full --out figures\n  \
+    perdura reproduce 000-fig6 --log-dir /mnt/a --log-dir /mnt/b\n  \
     perdura reproduce 001-fig6 --recorded docs/papers\n  \
     perdura reproduce 002-fig2a --data /mnt/disk/tmp --scale full\n  \
     perdura reproduce 003-delay --data /mnt/disk/tmp")]
@@ -53,6 +56,14 @@ pub struct Args {
     /// of this directory [default: the directory of --out].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// For figures 5, 6, 8 and 9 of paper 000: run on the real disk of this directory as well, in a new subdirectory.
+    /// Give one directory for each log disk. A point with k log disks uses the first k.
+    #[arg(long, value_name = "DIR")]
+    log_dir: Vec<PathBuf>,
+    /// The same for the disks of images. 000-fig8 needs it with --log-dir. The other figures keep images in memory
+    /// without it.
+    #[arg(long, value_name = "DIR")]
+    image_dir: Vec<PathBuf>,
     /// The folder with the JSON files of an earlier run at this scale. A verdict that is worse than there is an error, and
     /// a claim that failed there already is not.
     #[arg(long, value_name = "DIR")]
@@ -118,6 +129,7 @@ fn check(args: &Args) -> Result<()> {
             args.figure
         )));
     }
+    check_disks(args)?;
     if let Some(folder) = &args.recorded {
         check_apart(folder, &args.out)?;
         for (name, _) in FIGURES
@@ -137,6 +149,30 @@ fn check(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Fails if figures cannot run on the real disks that the arguments name. Prints notes about these disks.
+fn check_disks(args: &Args) -> Result<()> {
+    let Some(disks) = real_disks(args) else {
+        return Ok(());
+    };
+    let figures = FIGURES.map(|(name, _)| name);
+    let asked = figures.iter().filter(|name| is_asked(&args.figure, name));
+    let asked: Vec<&str> = asked.copied().collect();
+    let notes = check_real(&disks, &asked, &scale(args)).map_err(Usage)?;
+    for note in notes {
+        output::note(&note);
+    }
+    Ok(())
+}
+
+/// Returns the real disks that the arguments name.
+fn real_disks(args: &Args) -> Option<RealDisks> {
+    let is_given = !args.log_dir.is_empty() || !args.image_dir.is_empty();
+    is_given.then(|| RealDisks {
+        logs: args.log_dir.clone(),
+        images: args.image_dir.clone(),
+    })
+}
+
 /// Fails if the new files would replace the recorded ones before the verdicts are compared.
 fn check_apart(recorded: &Path, out: &Path) -> Result<()> {
     let is_same = match (recorded.canonicalize(), out.canonicalize()) {
@@ -153,15 +189,23 @@ fn check_apart(recorded: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the lab for the figures of a paper.
-fn lab<'a>(args: &Args, paper: &str, says: &'a dyn Fn(&str)) -> Lab<'a> {
-    let scale = match args.scale {
+/// Returns the sizes that the arguments name.
+fn scale(args: &Args) -> Scale {
+    match args.scale {
         ScaleArg::Small => Scale::SMALL,
         ScaleArg::Full => Scale::FULL,
         ScaleArg::Tiny => Scale::TINY,
-    };
+    }
+}
+
+/// Returns the lab for the figures of a paper.
+fn lab<'a>(args: &Args, paper: &str, says: &'a dyn Fn(&str)) -> Lab<'a> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let lab = Lab::new(scale, args.seed, cores, says);
+    let lab = Lab::new(scale(args), args.seed, cores, says);
+    let lab = match real_disks(args) {
+        Some(disks) => lab.with_real(disks),
+        None => lab,
+    };
     match &args.data {
         Some(data) if is_of(paper, "002-") || is_of(paper, "003-") => lab.with_data(data.clone()),
         None if is_of(paper, "003-") => lab.with_data(args.out.clone()),

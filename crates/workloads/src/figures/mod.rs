@@ -15,6 +15,7 @@
 //! | `scratch` | a directory that is removed with its experiment |
 //! | [`costs`] | the costs of playing records if the CPU is the bottleneck, measured and modelled |
 //! | [`lab`] | disks, histories with a crash at the end, restarts |
+//! | [`real`] | the experiments of paper 000 on directories of real disks |
 //! | [`scale`] | the size of an experiment |
 //! | [`figure`] | a reproduced figure, and its files |
 //! | [`claim`] | a claim, its result and its verdict |
@@ -56,6 +57,7 @@ pub mod logical;
 pub mod memory_disk;
 pub mod paper;
 pub mod plot;
+pub mod real;
 pub mod recorded;
 pub mod sample;
 pub mod scale;
@@ -87,6 +89,8 @@ use self::logical::stand::LogicalStand;
 use self::logical::{detail, dirty, interval, prefetch, records, redo_time};
 use self::memory_disk::tables::Tables;
 use self::memory_disk::{delay, reliability, table2, table3};
+use self::real::rates::Rates;
+use self::real::{RealDisks, Site};
 use crate::sms::SmsOptions;
 
 /// The size of a segment, which is small here. A restart searches for lost blocks from the log's end to the end of
@@ -153,6 +157,10 @@ pub struct Lab<'a> {
     logical: OnceCell<LogicalStand>,
     /// Tables 2 and 3 of paper 003, once they have been measured.
     memory_disk: OnceCell<Tables>,
+    /// The directories of paper 000. `None`: all its disks are modelled.
+    real: Option<RealDisks>,
+    /// The rates of these directories, once they have been measured.
+    rates: OnceCell<Rates>,
 }
 
 impl<'a> Lab<'a> {
@@ -169,7 +177,32 @@ impl<'a> Lab<'a> {
             data: None,
             logical: OnceCell::new(),
             memory_disk: OnceCell::new(),
+            real: None,
+            rates: OnceCell::new(),
         }
+    }
+
+    /// Adds runs of paper 000's experiments on real disks.
+    #[must_use]
+    pub fn with_real(self, real: RealDisks) -> Lab<'a> {
+        Lab {
+            real: Some(real),
+            ..self
+        }
+    }
+
+    /// Returns the real disks and their rates. The rates are measured at the first call. `None`: there are none.
+    fn real(&self) -> Result<Option<Site<'_>>> {
+        let Some(disks) = &self.real else {
+            return Ok(None);
+        };
+        if self.rates.get().is_none() {
+            self.say("reading and writing the real disks");
+            let rates = Rates::measure(disks)?;
+            self.rates.get_or_init(|| rates);
+        }
+        let rates = self.rates.get();
+        Ok(rates.map(|rates| Site::Real { disks, rates }))
     }
 
     /// Puts the files of papers 002 and 003 into the directory `data`, on this machine's own disk.
