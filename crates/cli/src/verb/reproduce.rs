@@ -60,8 +60,8 @@ pub struct Args {
     /// Give one directory for each log disk. A point with k log disks uses the first k.
     #[arg(long, value_name = "DIR")]
     log_dir: Vec<PathBuf>,
-    /// The same for the disks of images. 000-fig8 needs it with --log-dir. The other figures keep images in memory
-    /// without it.
+    /// For the same figures: keep images on the real disk of this directory. Give one directory for each image disk.
+    /// 000-fig8 needs them beside --log-dir. The other figures keep images in memory without them.
     #[arg(long, value_name = "DIR")]
     image_dir: Vec<PathBuf>,
     /// The folder with the JSON files of an earlier run at this scale. A verdict that is worse than there is an error, and

@@ -191,7 +191,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Returns the real disks and their rates. The rates are measured at the first call. `None`: there are none.
+    /// Returns the real disks and their rates. The rates are measured at the first call. `None`: all disks are modelled.
     fn real(&self) -> Result<Option<Site<'_>>> {
         let Some(disks) = &self.real else {
             return Ok(None);

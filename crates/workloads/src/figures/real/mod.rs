@@ -127,7 +127,7 @@ impl Site<'_> {
     }
 
     /// Returns lines about real disks for a figure's setting: number and rates, and which of the counts `wanted` are
-    /// missing. There are none for modelled disks.
+    /// missing. Empty for modelled disks.
     #[must_use]
     pub fn setting(self, wanted: &[usize], counts: &[usize]) -> Vec<String> {
         let Site::Real { disks, rates } = self else {
