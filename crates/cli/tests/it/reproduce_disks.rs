@@ -27,7 +27,10 @@ fn refused(figure: &str, disks: &[&str], message: &str) {
     let (code, text) = reproduce(figure, &out, disks);
     assert_eq!(code, 2, "{text}");
     assert!(text.contains(message), "{text}");
-    assert!(!text.contains(" s  "), "progress before the refusal: {text}");
+    assert!(
+        !text.contains(" s  "),
+        "progress before the refusal: {text}"
+    );
     assert!(!out.exists(), "a refused run writes no files");
 }
 
@@ -61,7 +64,11 @@ fn figures_without_disks_and_too_few_disks_are_refused() {
     let log = ["--log-dir", at];
     refused("000-fig7", &log, "are for the figures 000-fig5, 000-fig6");
     refused("001-fig3", &log, "are for the figures 000-fig5, 000-fig6");
-    refused("000-fig6", &["--image-dir", at], "--image-dir needs --log-dir");
+    refused(
+        "000-fig6",
+        &["--image-dir", at],
+        "--image-dir needs --log-dir",
+    );
     let pair = ["--log-dir", at, "--image-dir", at];
     refused("000-fig8", &pair, "needs 2 or 4 disks of each kind");
 }
@@ -93,14 +100,20 @@ fn real_disks_are_judged_beside_the_models() {
     // At tiny scale, claims may fail.
     let (code, text) = reproduce("000-fig6", &out, &disks);
     assert!(code <= 1, "{text}");
-    assert!(text.contains("are on one device: they share its rate"), "{text}");
+    assert!(
+        text.contains("are on one device: they share its rate"),
+        "{text}"
+    );
     let figure = std::fs::read_to_string(out.join("000-fig6.json")).unwrap();
     let figure: Value = serde_json::from_str(&figure).unwrap();
     let has = |list: &Value, part: &str| {
         let list = list.as_array().unwrap();
         list.iter().any(|line| line.to_string().contains(part))
     };
-    assert!(has(&figure["setting"], "real disks: 2 log disk(s), images in memory"));
+    assert!(has(
+        &figure["setting"],
+        "real disks: 2 log disk(s), images in memory"
+    ));
     for claim in [
         "real disks: least PL2P / DL1P log time at equal disks",
         "real / modelled at 29 MB/s: log time of DL1P",
@@ -118,7 +131,9 @@ fn real_disks_are_judged_beside_the_models() {
 /// Runs the script, after shell commands that take something away from its machine. Returns its error output.
 fn script_without(taken: &str, args: &str) -> Result<String, String> {
     let line = format!("{taken} && exec bash {SCRIPT} {args}");
-    let output = Command::new("unshare").args(["-m", "sh", "-c", &line]).output();
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", &line])
+        .output();
     let output = output.map_err(|e| format!("unshare: {e}"))?;
     assert!(!output.status.success(), "the script is refused: {taken}");
     Ok(String::from_utf8_lossy(&output.stderr).into_owned())
@@ -132,7 +147,8 @@ fn throttled_disks_name_what_the_machine_lacks() {
     }
     let dir = tempfile::tempdir().unwrap();
     let args = format!("2 29 {}/disks", arg(dir.path()));
-    let cgroups = "for at in $(awk '$3 ~ /^cgroup/ { print $2 }' /proc/mounts); do umount -l $at; done";
+    let cgroups =
+        "for at in $(awk '$3 ~ /^cgroup/ { print $2 }' /proc/mounts); do umount -l $at; done";
     for (taken, message) in [
         (cgroups, "no cgroup throttles disks here"),
         ("mount -t tmpfs none /dev", "there is no /dev/loop-control"),

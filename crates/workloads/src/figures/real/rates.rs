@@ -47,7 +47,7 @@ impl Rates {
             Ok((scratch, rate))
         })?;
         let scratches: Vec<PathBuf> = writes.iter().map(|(at, _)| at.dir.clone()).collect();
-        let reads = at_once(&scratches.iter().collect::<Vec<_>>(), |dir| read(dir))?;
+        let reads = at_once(&scratches.iter().collect::<Vec<_>>(), read)?;
         let rate = |((_, write), (read, is_direct)): (&(Scratch, f64), (f64, bool))| Rate {
             read,
             write: *write,
