@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Makes figures 5, 6, 8 and 9 of paper 000 on throttled disks of 29 MB/s, beside the modelled disks. Needs root, and some
-# 2 GB for each disk.
+# Makes figures 5, 6, 8 and 9 of paper 000 on throttled disks of 29 MB/s, beside the modelled disks. Needs root, and at
+# small scale up to half a GB for each disk.
 #
 #   scripts/reproduce-disks.sh                    1, 2 and 4 log disks, some 10 minutes
 #   COUNT=8 scripts/reproduce-disks.sh            up to 8 log disks
 #   scripts/reproduce-disks.sh 000-fig8           some of the figures
 #   OUT=figures SCALE=full DISKS=/mnt/nvme/disks scripts/reproduce-disks.sh
 #
-# The files of the disks are in DISKS [default: a temporary directory]. They need a real disk that is faster than all
-# throttled ones together. Figure 8 needs image disks too: half of 8 devices.
+# The files of the disks are in DISKS [default: /dev/shm, memory that nothing else disturbs, if it is there]. Below must be
+# something faster than all throttled disks together. Syncs of other programs on a shared disk delay the throttled ones.
+# Figure 8 needs image disks too: half of 8 devices.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$here"
@@ -23,7 +24,9 @@ count=${COUNT:-4}
 devices=$((count > 4 ? count : 2 * count))
 images=$((count > 4 ? 4 : count))
 out=${OUT:-$(mktemp -d)}
-disks=${DISKS:-$(mktemp -d)}
+memory=/dev/shm
+[ -d "$memory" ] || memory=${TMPDIR:-/tmp}
+disks=${DISKS:-$(mktemp -d -p "$memory")}
 
 # The file systems are unmounted whatever happens.
 trap 'scripts/throttled-disks.sh --remove "$disks"' EXIT

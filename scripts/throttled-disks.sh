@@ -4,12 +4,12 @@
 #   scripts/throttled-disks.sh COUNT RATE_MB DIR    makes COUNT disks of RATE_MB MB/s, prints their directories
 #   scripts/throttled-disks.sh --remove DIR         unmounts them and removes their files
 #
-#   SIZE_MB=4000 scripts/throttled-disks.sh 4 29 DIR    each disk has this size; files are sparse [default: 4000]
+#   SIZE_MB=6000 scripts/throttled-disks.sh 4 29 DIR    each disk has this size; files are sparse [default: 6000]
 #
 # The throttle is that of the blkio cgroup (version 1), or io.max (version 2). With version 1 it is set in the cgroup of
 # this script, so run the database in the same one. With version 2, DIR/cgroup names a cgroup: start the database with
 # its process in there. Each disk is read with dd before it is used: a disk that is not slow is an error.
-set -euo pipefail
+set -Eeuo pipefail
 
 die() {
     echo "$0: $*" >&2
@@ -90,7 +90,7 @@ verify() {
 }
 
 make() {
-    local count=$1 rate=$2 dir=$3 number device size=${SIZE_MB:-4000}
+    local count=$1 rate=$2 dir=$3 number device size=${SIZE_MB:-6000}
     mkdir -p "$dir"
     [ -z "$(ls -A "$dir")" ] || die "$dir is not empty; $0 --remove $dir removes earlier disks"
     trap 'remove "$dir"' ERR
@@ -105,7 +105,7 @@ make() {
         mount "$device" "$dir/disk$number"
         throttle "$(cat "/sys/block/${device#/dev/}/dev")" $((rate * 1000000))
         # In a subshell, so that the end of a check does not end this script before it removes the disks.
-        (verify "$dir/disk$number" "$rate") || {
+        (trap - ERR; verify "$dir/disk$number" "$rate") || {
             remove "$dir"
             exit 1
         }

@@ -95,10 +95,10 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     if let Some(site) = lab.real()? {
         let real = Measured::on(lab, site)?;
         setting.extend(site.setting(lab.scale.disks, &site.log_counts(lab.scale.disks)));
-        setting.push(
-            "real disks sync at their own speed; the space of their log was allocated before"
-                .into(),
-        );
+        setting.push(format!(
+            "real disks: runs {} times as long, syncs at their own speed, and the space of the log allocated before",
+            site.longer()
+        ));
         claims.extend(real_claims(lab, site, &real, &modelled));
         rows.extend(real.all().map(|point| row(point, site)));
         panels.extend(self::panels(&real, ['c', 'd'], ", real disks"));
@@ -146,9 +146,10 @@ fn measure(
     let env = plant.env(speeds, SYNC_US, lab.seed);
     let steal = Arc::new(Steal::create(env, sms.store())?);
     let mut driver = Driver::fill(&steal, &sms)?;
+    let longer = site.longer();
     let limit = RunLimit::Time {
-        warm_up: lab.scale.warm_up,
-        measured: lab.scale.measured,
+        warm_up: lab.scale.warm_up * longer,
+        measured: lab.scale.measured * longer,
     };
     let mut pace = Pace::new(&sms, 0);
     let speed = run_for(&mut driver, &steal, &mut pace, limit)?;

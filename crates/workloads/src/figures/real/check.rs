@@ -10,7 +10,7 @@ use rustix::fs::statvfs;
 
 use super::super::scale::Scale;
 use super::super::scratch::Scratch;
-use super::{FIGURES, RealDisks};
+use super::{FIGURES, LONGER, RealDisks};
 use crate::num::f64_of;
 
 /// The space of a row in a log with its load, bytes: its values before and after, with the heads of two frames.
@@ -39,7 +39,7 @@ impl Need {
         let images = scale.rows * IMAGED_ROW;
         let log = match figure {
             "000-fig9" => {
-                let seconds = (scale.warm_up + scale.measured).as_millis();
+                let seconds = ((scale.warm_up + scale.measured) * LONGER).as_millis();
                 let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
                 LOGGED_SECOND.saturating_mul(seconds) / 1000 + scale.rows * LOADED_ROW
             }
@@ -47,7 +47,7 @@ impl Need {
         };
         Need {
             log: log + PREPARED,
-            image: images + PREPARED / 8,
+            image: images + PREPARED / 2,
         }
     }
 

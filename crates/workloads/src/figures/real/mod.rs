@@ -30,6 +30,10 @@ use super::lab::Plant;
 /// The figures that can run on real disks.
 pub const FIGURES: [&str; 4] = ["000-fig5", "000-fig6", "000-fig8", "000-fig9"];
 
+/// The length of a timed run on real disks, as a multiple of the length on models. A real disk stalls from time to time,
+/// and in a short run nothing may become durable.
+const LONGER: u32 = 3;
+
 /// The directories of real disks. An experiment with k disks of a kind uses the first k of that kind.
 #[derive(Debug, Clone)]
 pub struct RealDisks {
@@ -106,6 +110,15 @@ impl Site<'_> {
         let mut counts = self.log_counts(wanted);
         counts.retain(|count| *count <= most);
         counts
+    }
+
+    /// Returns the factor by which a timed run is longer than on models.
+    #[must_use]
+    pub fn longer(self) -> u32 {
+        match self {
+            Site::Modelled => 1,
+            Site::Real { .. } => LONGER,
+        }
     }
 
     /// Returns the name of the disks in progress messages.

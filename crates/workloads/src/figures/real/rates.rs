@@ -15,10 +15,10 @@ use crate::num::{f64_of, ratio, rounded};
 
 /// The number of bytes of each access.
 const ACCESS_BYTES: usize = 1 << 20;
-/// The number of accesses of a measurement.
-const ACCESSES: u64 = 32;
+/// The number of accesses of a measurement. They are many, because a throttled disk may begin with a burst.
+const ACCESSES: u64 = 64;
 /// The greatest distance from the paper's rate at which a disk counts as one of the paper's, as a part of that rate.
-const TOLERANCE: f64 = 0.05;
+const TOLERANCE: f64 = 0.1;
 
 /// The rates of one disk, 10^6 bytes a second.
 #[derive(Debug, Clone, Copy)]
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn only_disks_at_the_papers_rate_are_the_papers() {
-        assert!(rates(&[(29.0, 28.8), (30.1, 29.4)]).are_the_papers());
+        assert!(rates(&[(29.0, 28.8), (31.1, 27.4)]).are_the_papers());
         assert!(!rates(&[(29.0, 29.0), (14.5, 29.0)]).are_the_papers());
         assert!(!rates(&[(29.0, 700.0)]).are_the_papers());
     }
