@@ -12,7 +12,7 @@ use super::figure::{Figure, cell};
 use super::lab::{How, Runs, Took, crash_on, log};
 use super::paper::Paper;
 use super::plot::{Chart, Panel, Plot, Series};
-use super::real::Site;
+use super::real::Backing;
 use super::real::beside::{from_device, near, on_real};
 use super::sample::Sample;
 use super::scale::PAPER_DISK_MBPS;
@@ -46,14 +46,14 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let costs = lab.costs()?;
     let fast = costs.ratio_preserving_mbps();
     let counts = lab.scale.disks;
-    let points = measure(lab, Site::Modelled, &[PAPER_DISK_MBPS, fast])?;
+    let points = measure(lab, Backing::Modelled, &[PAPER_DISK_MBPS, fast])?;
     let mut claims = claims(counts, &points, fast);
     claims.extend(costs.claims());
     let mut setting = setting(lab, fast);
     setting.push(costs.describe());
     let mut rows: Vec<_> = points
         .iter()
-        .map(|point| row(point, Site::Modelled))
+        .map(|point| row(point, Backing::Modelled))
         .collect();
     let mut panels = modelled_panels(&points, fast);
     if let Some(site) = lab.real()? {
@@ -103,7 +103,7 @@ fn setting(lab: &Lab<'_>, fast: u64) -> Vec<String> {
     ]
 }
 
-fn row(point: &Point, site: Site<'_>) -> Vec<Value> {
+fn row(point: &Point, site: Backing<'_>) -> Vec<Value> {
     vec![
         Value::from(point.name),
         point.disks.into(),
@@ -116,7 +116,7 @@ fn row(point: &Point, site: Site<'_>) -> Vec<Value> {
 }
 
 /// Measures every method on every number of disks that `site` has, at each of the rates. Real disks have their own rate.
-fn measure(lab: &Lab<'_>, site: Site<'_>, rates: &[u64]) -> Result<Vec<Point>> {
+fn measure(lab: &Lab<'_>, site: Backing<'_>, rates: &[u64]) -> Result<Vec<Point>> {
     let mut points = Vec::new();
     for scheme in [Scheme::Pl2p, Scheme::Dl1p] {
         for disks in site.log_counts(lab.scale.disks) {
@@ -164,7 +164,12 @@ fn claims(counts: &[usize], points: &[Point], fast: u64) -> Vec<Claim> {
 }
 
 /// Returns the claims about real disks: those of the paper, and how near the models are.
-fn real_claims(site: Site<'_>, wanted: &[usize], real: &[Point], modelled: &[Point]) -> Vec<Claim> {
+fn real_claims(
+    site: Backing<'_>,
+    wanted: &[usize],
+    real: &[Point],
+    modelled: &[Point],
+) -> Vec<Claim> {
     let counts = site.log_counts(wanted);
     let mut claims = on_real(slow_claims(&counts, real));
     for (.., name) in METHODS {
@@ -260,7 +265,7 @@ fn slow_claims(counts: &[usize], points: &[Point]) -> Vec<Claim> {
             "a 700 MHz CPU was the wall beyond two such disks; today's is not",
         ));
     }
-    claims.push(read_bound(counts, points, ("disks, 29 MB/s", slow), ""));
+    claims.push(read_bound(counts, points, "disks, 29 MB/s", slow, ""));
     claims
 }
 
@@ -278,7 +283,8 @@ fn fast_claims(counts: &[usize], points: &[Point], fast: u64) -> Vec<Claim> {
         read_bound(
             counts,
             points,
-            ("fast disks", fast),
+            "fast disks",
+            fast,
             "the paper's CPUs did not limit DL1P. The cores here also do the copying that \
              models the disks",
         ),
@@ -319,9 +325,8 @@ fn saved(points: &[Point]) -> Sample {
     }
 }
 
-/// Returns the claim that reading limits DL1P on any number of disks. `disks` has their name and their rate.
-fn read_bound(counts: &[usize], points: &[Point], disks: (&str, u64), why: &str) -> Claim {
-    let (name, rate) = disks;
+/// Returns the claim that reading limits DL1P on any number of disks. `name` names disks of the rate `rate`.
+fn read_bound(counts: &[usize], points: &[Point], name: &str, rate: u64, why: &str) -> Claim {
     let shares = counts
         .iter()
         .map(|disks| find(points, "DL1P", *disks, rate).median(play_share));

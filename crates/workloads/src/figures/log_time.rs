@@ -9,7 +9,7 @@ use super::figure::{Figure, cell};
 use super::lab::{How, Runs, crash_on, log};
 use super::paper::Paper;
 use super::plot::{Chart, Panel, Plot, Series};
-use super::real::Site;
+use super::real::Backing;
 use super::real::beside::{from_device, near, on_real};
 use super::sample::Sample;
 use super::scale::PAPER_DISK_MBPS;
@@ -49,7 +49,7 @@ impl SchemeLine {
 type Lines = Vec<SchemeLine>;
 
 /// The measurements on one site.
-struct Measured {
+struct StepLines {
     /// The lines at each rate.
     by_rate: Vec<Lines>,
     rows: Vec<Vec<Value>>,
@@ -62,7 +62,7 @@ struct Measured {
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let costs = lab.costs()?;
     let fast = costs.ratio_preserving_mbps();
-    let modelled = measure(lab, Site::Modelled, &[PAPER_DISK_MBPS, fast])?;
+    let modelled = measure(lab, Backing::Modelled, &[PAPER_DISK_MBPS, fast])?;
     let [slow_lines, fast_lines] = &modelled.by_rate[..] else {
         unreachable!("there are lines for both rates");
     };
@@ -122,7 +122,7 @@ fn setting(lab: &Lab<'_>, fast: u64) -> Vec<String> {
 }
 
 /// Measures the lines for which `site` has enough disks, at each of the rates. Real disks have their own rate.
-fn measure(lab: &Lab<'_>, site: Site<'_>, rates: &[u64]) -> Result<Measured> {
+fn measure(lab: &Lab<'_>, site: Backing<'_>, rates: &[u64]) -> Result<StepLines> {
     let mut rows = Vec::new();
     let mut by_rate: Vec<Lines> = rates.iter().map(|_| Lines::new()).collect();
     for (scheme, method, disks) in SERIES {
@@ -158,7 +158,7 @@ fn measure(lab: &Lab<'_>, site: Site<'_>, rates: &[u64]) -> Result<Measured> {
             }
         }
     }
-    Ok(Measured { by_rate, rows })
+    Ok(StepLines { by_rate, rows })
 }
 
 fn plot(lab: &Lab<'_>, panels: Vec<(String, &Lines)>) -> Plot {
@@ -267,7 +267,7 @@ fn fast_claims(lines: &[SchemeLine]) -> Option<Claim> {
 }
 
 /// Returns the claims about real disks: those of the paper, and how near the models are.
-fn real_claims(site: Site<'_>, real: &[SchemeLine], modelled: &[SchemeLine]) -> Vec<Claim> {
+fn real_claims(site: Backing<'_>, real: &[SchemeLine], modelled: &[SchemeLine]) -> Vec<Claim> {
     let mut claims = on_real(slow_claims(real));
     for line in real {
         let beside = find(modelled, &line.name);

@@ -90,7 +90,7 @@ use self::logical::{detail, dirty, interval, prefetch, records, redo_time};
 use self::memory_disk::tables::Tables;
 use self::memory_disk::{delay, reliability, table2, table3};
 use self::real::rates::Rates;
-use self::real::{RealDisks, Site};
+use self::real::{Backing, RealDisks};
 use crate::sms::SmsOptions;
 
 /// The size of a segment, which is small here. A restart searches for lost blocks from the log's end to the end of
@@ -192,7 +192,7 @@ impl<'a> Lab<'a> {
     }
 
     /// Returns the real disks and their rates. The rates are measured at the first call. `None`: all disks are modelled.
-    fn real(&self) -> Result<Option<Site<'_>>> {
+    fn real(&self) -> Result<Option<Backing<'_>>> {
         let Some(disks) = &self.real else {
             return Ok(None);
         };
@@ -202,7 +202,7 @@ impl<'a> Lab<'a> {
             self.rates.get_or_init(|| rates);
         }
         let rates = self.rates.get();
-        Ok(rates.map(|rates| Site::Real { disks, rates }))
+        Ok(rates.map(|rates| Backing::Real { disks, rates }))
     }
 
     /// Puts the files of papers 002 and 003 into the directory `data`, on this machine's own disk.

@@ -12,7 +12,7 @@ use super::figure::{Figure, cell};
 use super::lab::Speeds;
 use super::paper::Paper;
 use super::plot::{Chart, Panel, Plot, Series};
-use super::real::Site;
+use super::real::Backing;
 use super::real::beside::{near, on_real};
 use super::scale::{PAPER_DISK_MBPS, Scale};
 use super::{Lab, scheme_label};
@@ -37,31 +37,31 @@ struct Point {
 
 /// The measurements on one site.
 #[derive(Default)]
-struct Measured {
+struct Panelled {
     /// The points of the first panel.
     by_disks: Vec<Point>,
     /// The points of the second panel. Empty: there are fewer than [`SLOT_DISKS`] disks.
     by_slot: Vec<Point>,
 }
 
-impl Measured {
+impl Panelled {
     /// Measures the points for which `site` has enough disks.
-    fn on(lab: &Lab<'_>, site: Site<'_>) -> Result<Measured> {
-        let mut measured = Measured::default();
+    fn on(lab: &Lab<'_>, site: Backing<'_>) -> Result<Panelled> {
+        let mut measured = Panelled::default();
         let has_slots = !site.log_counts(&[SLOT_DISKS]).is_empty();
         let slots = if has_slots { lab.scale.slots } else { &[] };
         for scheme in [Scheme::Pl2p, Scheme::Dl1p] {
             for disks in site.log_counts(lab.scale.disks) {
-                let point = measure(lab, site, (scheme, disks), PAPER_SLOT)?;
+                let point = measure(lab, site, scheme, disks, PAPER_SLOT)?;
                 measured.by_disks.push(point);
             }
             for slot_bytes in slots {
-                let point = measure(lab, site, (scheme, SLOT_DISKS), *slot_bytes)?;
+                let point = measure(lab, site, scheme, SLOT_DISKS, *slot_bytes)?;
                 measured.by_slot.push(point);
             }
         }
         for slot_bytes in slots {
-            let point = measure(lab, site, (Scheme::Pl2p, 1), *slot_bytes)?;
+            let point = measure(lab, site, Scheme::Pl2p, 1, *slot_bytes)?;
             measured.by_slot.push(point);
         }
         Ok(measured)
@@ -77,7 +77,7 @@ impl Measured {
 /// # Errors
 /// Errors of the store and of real disks.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
-    let modelled = Measured::on(lab, Site::Modelled)?;
+    let modelled = Panelled::on(lab, Backing::Modelled)?;
     let mut setting = vec![format!(
         "{} rows of 256 bytes, as many bytes of longer ones; 2 % aborts; log disks at \
          {PAPER_DISK_MBPS} MB/s, {SYNC_US} us a sync; {:.1} s each after {:.1} s of filling the \
@@ -89,11 +89,11 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let mut claims = claims(&lab.scale, lab.scale.disks, &modelled);
     let mut rows: Vec<_> = modelled
         .all()
-        .map(|point| row(point, Site::Modelled))
+        .map(|point| row(point, Backing::Modelled))
         .collect();
     let mut panels = panels(&modelled, ['a', 'b'], "");
     if let Some(site) = lab.real()? {
-        let real = Measured::on(lab, site)?;
+        let real = Panelled::on(lab, site)?;
         setting.extend(site.setting(lab.scale.disks, &site.log_counts(lab.scale.disks)));
         setting.push(format!(
             "real disks: runs {} times as long, syncs at their own speed, and the space of the log allocated before",
@@ -123,11 +123,11 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
 /// Measures a scheme on a number of log disks.
 fn measure(
     lab: &Lab<'_>,
-    site: Site<'_>,
-    line: (Scheme, usize),
+    site: Backing<'_>,
+    scheme: Scheme,
+    disks: usize,
     slot_bytes: usize,
 ) -> Result<Point> {
-    let (scheme, disks) = line;
     lab.say(&format!(
         "{}({disks}), slots of {slot_bytes} bytes, {}",
         scheme_label(scheme),
@@ -166,7 +166,7 @@ fn rows(lab: &Lab<'_>) -> u64 {
     (lab.scale.rows / 4).max(1_000)
 }
 
-fn row(point: &Point, site: Site<'_>) -> Vec<Value> {
+fn row(point: &Point, site: Backing<'_>) -> Vec<Value> {
     vec![
         scheme_label(point.scheme).into(),
         point.disks.into(),
@@ -188,7 +188,7 @@ fn tps(points: &[Point], scheme: Scheme, disks: usize, slot_bytes: usize) -> f64
 }
 
 /// Returns the claims about the log disks `counts`. Without points for slot sizes, there are no claims about these.
-fn claims(scale: &Scale, counts: &[usize], measured: &Measured) -> Vec<Claim> {
+fn claims(scale: &Scale, counts: &[usize], measured: &Panelled) -> Vec<Claim> {
     let mut claims = disk_claims(counts, &measured.by_disks);
     if !measured.by_slot.is_empty() {
         claims.extend(slot_claims(scale.slots, &measured.by_slot));
@@ -197,7 +197,12 @@ fn claims(scale: &Scale, counts: &[usize], measured: &Measured) -> Vec<Claim> {
 }
 
 /// Returns the claims about real disks: those of the paper, and how near the models are.
-fn real_claims(lab: &Lab<'_>, site: Site<'_>, real: &Measured, modelled: &Measured) -> Vec<Claim> {
+fn real_claims(
+    lab: &Lab<'_>,
+    site: Backing<'_>,
+    real: &Panelled,
+    modelled: &Panelled,
+) -> Vec<Claim> {
     let counts = site.log_counts(lab.scale.disks);
     let mut claims = on_real(claims(&lab.scale, &counts, real));
     for scheme in [Scheme::Pl2p, Scheme::Dl1p] {
@@ -307,7 +312,7 @@ fn slot_claims(slots: &[usize], points: &[Point]) -> Vec<Claim> {
 
 /// Returns the panels of one site. `kind` describes the disks at the end of each title. Without points for slot sizes,
 /// there is only the first panel.
-fn panels(measured: &Measured, letters: [char; 2], kind: &str) -> Vec<Panel> {
+fn panels(measured: &Panelled, letters: [char; 2], kind: &str) -> Vec<Panel> {
     let line = |points: &[Point], scheme, disks: Option<usize>, x: fn(&Point) -> usize| {
         let of = points
             .iter()

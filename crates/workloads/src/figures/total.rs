@@ -10,7 +10,7 @@ use super::figure::{Figure, cell};
 use super::lab::{How, Runs, Speeds, Took, crash_on};
 use super::paper::Paper;
 use super::plot::{Bar, Chart, Panel, Plot};
-use super::real::Site;
+use super::real::Backing;
 use super::real::beside::{from_device, near, on_real};
 use super::scale::PAPER_DISK_MBPS;
 
@@ -31,7 +31,7 @@ const DISKS: [usize; 2] = [2, 4];
 /// # Errors
 /// Errors of the store, of the restart and of real disks.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
-    let modelled = measure(lab, Site::Modelled)?;
+    let modelled = measure(lab, Backing::Modelled)?;
     let mut setting = vec![format!(
         "{} rows, {} transactions, 2 % aborts; log and image disks at {PAPER_DISK_MBPS} MB/s; \
          {} players; all restarts gave the same digest; medians of all repetitions",
@@ -39,7 +39,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     )];
     let mut rows: Vec<_> = modelled
         .iter()
-        .map(|bar| row(bar, Site::Modelled))
+        .map(|bar| row(bar, Backing::Modelled))
         .collect();
     let mut claims = claims(&DISKS, |disks, name| find(&modelled, disks, name));
     let mut panels = panels(&DISKS, &modelled, ['a', 'b'], "");
@@ -73,7 +73,7 @@ pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     })
 }
 
-fn row((disks, name, level, runs): &Measured, site: Site<'_>) -> Vec<Value> {
+fn row((disks, name, level, runs): &Measured, site: Backing<'_>) -> Vec<Value> {
     let bytes = &runs.all()[0].report.bytes;
     vec![
         Value::from(*name),
@@ -98,7 +98,7 @@ fn find<'a>(measured: &'a [Measured], disks: usize, name: &str) -> &'a Runs {
 type Measured = (usize, &'static str, u8, Runs);
 
 /// Measures every bar for which `site` has enough disks. All restarts must end with the same digest.
-fn measure(lab: &Lab<'_>, site: Site<'_>) -> Result<Vec<Measured>> {
+fn measure(lab: &Lab<'_>, site: Backing<'_>) -> Result<Vec<Measured>> {
     let mut measured: Vec<Measured> = Vec::new();
     for disks in site.pair_counts(&DISKS) {
         for scheme in [Scheme::Pl2p, Scheme::Dl1p] {
@@ -219,7 +219,7 @@ fn claims<'a>(counts: &[usize], find: impl Fn(usize, &str) -> &'a Runs) -> Vec<C
 }
 
 /// Returns the claims about real disks: those of the paper, and how near the models are.
-fn real_claims(site: Site<'_>, real: &[Measured], modelled: &[Measured]) -> Vec<Claim> {
+fn real_claims(site: Backing<'_>, real: &[Measured], modelled: &[Measured]) -> Vec<Claim> {
     let counts = site.pair_counts(&DISKS);
     let mut claims = on_real(claims(&counts, |disks, name| find(real, disks, name)));
     for (name, ..) in BARS {

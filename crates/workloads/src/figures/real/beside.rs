@@ -2,7 +2,7 @@
 
 use super::super::claim::{Claim, Finding};
 use super::super::sample::Sample;
-use super::Site;
+use super::Backing;
 
 /// The part of a claim's name that says how fast the modelled disks are.
 const MODELLED: &str = ", 29 MB/s";
@@ -25,15 +25,15 @@ pub fn on_real(claims: Vec<Claim>) -> Vec<Claim> {
 /// number of disks, the real one first. The ratio that is furthest from 1 is judged. Only disks at the paper's rate are
 /// judged, because the models have that rate.
 #[must_use]
-pub fn near(site: Site<'_>, what: &str, pairs: &[(f64, f64)]) -> Claim {
+pub fn near(site: Backing<'_>, what: &str, pairs: &[(f64, f64)]) -> Claim {
     let all = Sample::of(pairs.iter().map(|(real, modelled)| real / modelled));
     let furthest = match (all.high - 1.0).abs() >= (all.low - 1.0).abs() {
         true => all.high,
         false => all.low,
     };
     let is_judged = match site {
-        Site::Modelled => false,
-        Site::Real { rates, .. } => rates.are_the_papers(),
+        Backing::Modelled => false,
+        Backing::Real { rates, .. } => rates.are_the_papers(),
     };
     let (finding, why) = match is_judged {
         true => (
@@ -90,7 +90,7 @@ mod tests {
             images: Vec::new(),
         };
         let rates = Rates::of(29.0);
-        let site = Site::Real {
+        let site = Backing::Real {
             disks: &disks,
             rates: &rates,
         };
@@ -106,7 +106,7 @@ mod tests {
             let claim = judged(&[(1.0, 1.0), far]);
             assert_eq!(claim.verdict, Verdict::Fails, "{far:?}");
         }
-        let other = near(Site::Modelled, "w", &[(1.0, 9.0)]);
+        let other = near(Backing::Modelled, "w", &[(1.0, 9.0)]);
         assert_eq!(other.verdict, Verdict::Reported);
         assert!(other.why.starts_with("not judged"));
     }

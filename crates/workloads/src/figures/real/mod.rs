@@ -9,7 +9,7 @@
 //! | [`reads`] | the count of bytes that devices delivered |
 //! | [`beside`] | claims about real disks, and about their models |
 //!
-//! An experiment takes a [`Site`] and asks it for its disks. The rest of the experiment is the same on every site.
+//! An experiment takes a [`Backing`] and asks it for its disks. The rest of the experiment is the same on every site.
 
 pub mod beside;
 pub mod check;
@@ -45,7 +45,7 @@ pub struct RealDisks {
 
 /// The disks on which an experiment runs.
 #[derive(Clone, Copy)]
-pub enum Site<'a> {
+pub enum Backing<'a> {
     /// Models over memory.
     Modelled,
     /// Directories of real disks.
@@ -57,7 +57,7 @@ pub enum Site<'a> {
     },
 }
 
-impl Site<'_> {
+impl Backing<'_> {
     /// Returns new, empty disks.
     ///
     /// # Errors
@@ -65,8 +65,8 @@ impl Site<'_> {
     pub fn plant(self, logs: usize, images: usize) -> Result<Plant> {
         let plant = Plant::new(logs, images);
         match self {
-            Site::Modelled => Ok(plant),
-            Site::Real { disks, .. } => Ok(plant.with_real(Folders::new(disks, logs, images)?)),
+            Backing::Modelled => Ok(plant),
+            Backing::Real { disks, .. } => Ok(plant.with_real(Folders::new(disks, logs, images)?)),
         }
     }
 
@@ -78,8 +78,8 @@ impl Site<'_> {
     pub fn laid_out(self, logs: usize, images: usize) -> Result<Plant> {
         let plant = Plant::new(logs, images);
         match self {
-            Site::Modelled => Ok(plant),
-            Site::Real { disks, .. } => {
+            Backing::Modelled => Ok(plant),
+            Backing::Real { disks, .. } => {
                 let folders = Folders::new(disks, logs, images)?;
                 Ok(plant.with_real(folders.laid_out()))
             }
@@ -90,8 +90,8 @@ impl Site<'_> {
     #[must_use]
     pub fn log_counts(self, wanted: &[usize]) -> Vec<usize> {
         let most = match self {
-            Site::Modelled => usize::MAX,
-            Site::Real { disks, .. } => disks.logs.len(),
+            Backing::Modelled => usize::MAX,
+            Backing::Real { disks, .. } => disks.logs.len(),
         };
         wanted
             .iter()
@@ -104,8 +104,8 @@ impl Site<'_> {
     #[must_use]
     pub fn pair_counts(self, wanted: &[usize]) -> Vec<usize> {
         let most = match self {
-            Site::Modelled => usize::MAX,
-            Site::Real { disks, .. } => disks.images.len(),
+            Backing::Modelled => usize::MAX,
+            Backing::Real { disks, .. } => disks.images.len(),
         };
         let mut counts = self.log_counts(wanted);
         counts.retain(|count| *count <= most);
@@ -116,8 +116,8 @@ impl Site<'_> {
     #[must_use]
     pub fn longer(self) -> u32 {
         match self {
-            Site::Modelled => 1,
-            Site::Real { .. } => LONGER,
+            Backing::Modelled => 1,
+            Backing::Real { .. } => LONGER,
         }
     }
 
@@ -125,8 +125,8 @@ impl Site<'_> {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Site::Modelled => "modelled disks",
-            Site::Real { .. } => "real disks",
+            Backing::Modelled => "modelled disks",
+            Backing::Real { .. } => "real disks",
         }
     }
 
@@ -134,8 +134,8 @@ impl Site<'_> {
     #[must_use]
     pub fn rate_cell(self, modelled_mbps: u64) -> Value {
         match self {
-            Site::Modelled => modelled_mbps.into(),
-            Site::Real { .. } => "real".into(),
+            Backing::Modelled => modelled_mbps.into(),
+            Backing::Real { .. } => "real".into(),
         }
     }
 
@@ -143,7 +143,7 @@ impl Site<'_> {
     /// missing. Empty for modelled disks.
     #[must_use]
     pub fn setting(self, wanted: &[usize], counts: &[usize]) -> Vec<String> {
-        let Site::Real { disks, rates } = self else {
+        let Backing::Real { disks, rates } = self else {
             return Vec::new();
         };
         let mut lines = vec![rates.describe(disks)];
@@ -177,16 +177,16 @@ mod tests {
     #[test]
     fn points_that_need_more_disks_are_left_out_and_named() {
         let (disks, rates) = (disks(3, 2), Rates::default());
-        let site = Site::Real {
+        let site = Backing::Real {
             disks: &disks,
             rates: &rates,
         };
         assert_eq!(site.log_counts(&[1, 2, 4]), [1, 2]);
         assert_eq!(site.pair_counts(&[2, 4]), [2]);
-        assert_eq!(Site::Modelled.pair_counts(&[2, 4]), [2, 4]);
+        assert_eq!(Backing::Modelled.pair_counts(&[2, 4]), [2, 4]);
         let lines = site.setting(&[1, 2, 4], &[1, 2]);
         assert!(lines[1].contains("with 4 disks"), "{lines:?}");
         assert_eq!(site.setting(&[1, 2], &[1, 2]).len(), 1);
-        assert!(Site::Modelled.setting(&[1, 2], &[1]).is_empty());
+        assert!(Backing::Modelled.setting(&[1, 2], &[1]).is_empty());
     }
 }
