@@ -6,8 +6,10 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
-use perdura_workloads::figures::memory_disk::real;
-use perdura_workloads::figures::memory_disk::real::processes::NodesFrom;
+use perdura_workloads::figures::memory_disk::real_nodes;
+use perdura_workloads::figures::memory_disk::real_nodes::processes::NodesFrom;
+use perdura_workloads::figures::real::RealDisks;
+use perdura_workloads::figures::real::check::check as check_real;
 use perdura_workloads::figures::{
     Claim, FIGURES, Figure, File, Lab, Scale, claim, recorded, redraw,
 };
@@ -30,12 +32,14 @@ enum ScaleArg {
 ///
 /// Writes NAME.csv, NAME.json and NAME.svg. Prints for each claim the paper's value, the measured value and a verdict: as
 /// the paper (within 15 %), stronger, weaker, fails, modelled, arithmetic, or reported. Most figures run in memory, on
-/// modelled disks. 003-table2-real and 003-table3-real need root and /dev/fuse. The figures depend on the CPU, so leave
-/// the machine idle. Exit code 1 if a claim fails, or with --recorded if a verdict is worse than the recorded one.
+/// modelled disks. With --log-dir, figures of paper 000 also run on real disks. 003-table2-real and 003-table3-real need
+/// root and /dev/fuse. The figures depend on the CPU, so leave the machine idle. Exit code 1 if a claim fails, or with
+/// --recorded if a verdict is worse than the recorded one.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura reproduce 000-fig6\n  \
     perdura reproduce 000-all --scale full --out figures\n  \
+    perdura reproduce 000-fig6 --log-dir /mnt/a --log-dir /mnt/b\n  \
     perdura reproduce 001-fig6 --recorded docs/papers\n  \
     perdura reproduce all --redraw docs/papers\n  \
     perdura reproduce 002-fig2a --data /mnt/disk/tmp --scale full\n  \
@@ -64,6 +68,14 @@ pub struct Args {
     /// `perdura logd` on this machine, which the run starts and stops].
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     nodes: Vec<String>,
+    /// For figures 5, 6, 8 and 9 of paper 000: run on the real disk of this directory as well, in a new subdirectory.
+    /// Give one directory for each log disk. A point with k log disks uses the first k.
+    #[arg(long, value_name = "DIR")]
+    log_dir: Vec<PathBuf>,
+    /// For the same figures: keep images on the real disk of this directory. Give one directory for each image disk.
+    /// 000-fig8 needs them beside --log-dir. The other figures keep images in memory without them.
+    #[arg(long, value_name = "DIR")]
+    image_dir: Vec<PathBuf>,
     /// The folder with the JSON files of an earlier run at this scale. A verdict that is worse than there is an error, and
     /// a claim that failed there already is not.
     #[arg(long, value_name = "DIR")]
@@ -157,10 +169,10 @@ fn draw(asked: &str, folder: &Path) -> Result<()> {
 /// Returns whether a figure can be made on this machine. Says so if it cannot. Fails if the figure was asked for by its
 /// name.
 fn can_be_made(name: &str, args: &Args, lab: &Lab<'_>) -> Result<bool> {
-    if !real::NAMES.contains(&name) {
+    if !real_nodes::NAMES.contains(&name) {
         return Ok(true);
     }
-    match real::check(lab) {
+    match real_nodes::check(lab) {
         Ok(()) => Ok(true),
         Err(why) if args.figure == name => bail!(Usage(format!("{name}: {why:#}"))),
         Err(why) => {
@@ -175,11 +187,13 @@ fn check_nodes(args: &Args) -> Result<()> {
     if args.nodes.is_empty() {
         return Ok(());
     }
-    let is_used = real::NAMES.iter().any(|name| is_asked(&args.figure, name));
+    let is_used = real_nodes::NAMES
+        .iter()
+        .any(|name| is_asked(&args.figure, name));
     if !is_used {
         bail!(Usage(format!(
             "--nodes is for {}; {} uses no nodes",
-            real::NAMES.join(" and "),
+            real_nodes::NAMES.join(" and "),
             args.figure
         )));
     }
@@ -199,6 +213,7 @@ fn check(args: &Args) -> Result<()> {
         )));
     }
     check_nodes(args)?;
+    check_disks(args)?;
     if let Some(folder) = &args.recorded {
         check_apart(folder, &args.out)?;
         for (name, _) in FIGURES
@@ -218,6 +233,30 @@ fn check(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Fails if figures cannot run on the real disks that the arguments name. Prints notes about these disks.
+fn check_disks(args: &Args) -> Result<()> {
+    let Some(disks) = real_disks(args) else {
+        return Ok(());
+    };
+    let figures = FIGURES.map(|(name, _)| name);
+    let asked = figures.iter().filter(|name| is_asked(&args.figure, name));
+    let asked: Vec<&str> = asked.copied().collect();
+    let notes = check_real(&disks, &asked, &scale(args)).map_err(Usage)?;
+    for note in notes {
+        output::note(&note);
+    }
+    Ok(())
+}
+
+/// Returns the real disks that the arguments name.
+fn real_disks(args: &Args) -> Option<RealDisks> {
+    let is_given = !args.log_dir.is_empty() || !args.image_dir.is_empty();
+    is_given.then(|| RealDisks {
+        logs: args.log_dir.clone(),
+        images: args.image_dir.clone(),
+    })
+}
+
 /// Fails if the new files would replace the recorded ones before the verdicts are compared.
 fn check_apart(recorded: &Path, out: &Path) -> Result<()> {
     let is_same = match (recorded.canonicalize(), out.canonicalize()) {
@@ -234,19 +273,27 @@ fn check_apart(recorded: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the lab for the figures of a paper.
-fn lab<'a>(args: &Args, paper: &str, says: &'a dyn Fn(&str)) -> Result<Lab<'a>> {
-    let scale = match args.scale {
+/// Returns the sizes that the arguments name.
+fn scale(args: &Args) -> Scale {
+    match args.scale {
         ScaleArg::Small => Scale::SMALL,
         ScaleArg::Full => Scale::FULL,
         ScaleArg::Tiny => Scale::TINY,
-    };
+    }
+}
+
+/// Returns the lab for the figures of a paper.
+fn lab<'a>(args: &Args, paper: &str, says: &'a dyn Fn(&str)) -> Result<Lab<'a>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let nodes = match args.nodes.is_empty() {
         true => NodesFrom::Program(std::env::current_exe().context("the path of this program")?),
         false => NodesFrom::Addresses(args.nodes.clone()),
     };
-    let lab = Lab::new(scale, args.seed, cores, says).with_nodes(nodes);
+    let lab = Lab::new(scale(args), args.seed, cores, says).with_nodes(nodes);
+    let lab = match real_disks(args) {
+        Some(disks) => lab.with_real(disks),
+        None => lab,
+    };
     Ok(match &args.data {
         Some(data) if is_of(paper, "002-") || is_of(paper, "003-") => lab.with_data(data.clone()),
         None if is_of(paper, "003-") => lab.with_data(args.out.clone()),

@@ -54,6 +54,7 @@ mod preload;
 mod queue_consumers;
 mod queue_model;
 mod receipts;
+mod reproduce_disks;
 mod requests;
 mod scripted;
 mod sectors;

@@ -9,9 +9,11 @@ use serde_json::Value;
 
 use super::claim::{Better, Bounds, Claim, Finding};
 use super::figure::{Figure, cell};
-use super::lab::{How, Runs, Took, crash, log};
+use super::lab::{How, Runs, Took, crash_on, log};
 use super::paper::Paper;
 use super::plot::{Chart, Panel, Plot, Series};
+use super::real::Backing;
+use super::real::beside::{from_device, near, on_real};
 use super::sample::Sample;
 use super::scale::PAPER_DISK_MBPS;
 use super::{Lab, scheme_label};
@@ -28,7 +30,7 @@ const METHODS: [(Scheme, &str, &str); 3] = [
 const FITTED: &str = "the rate of the disks is fitted so that DL1P(4) can gain at most 6.3; how near it comes depends \
     on the cores, four in the paper";
 
-/// The restarts by one method with `disks` log disks, each of `rate` MB/s.
+/// The restarts by one method with `disks` log disks, each of `rate` MB/s. `rate` says nothing about real disks.
 struct Point {
     name: &'static str,
     disks: usize,
@@ -43,64 +45,96 @@ struct Point {
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
     let costs = lab.costs()?;
     let fast = costs.ratio_preserving_mbps();
-    let points = measure(lab, fast)?;
-    let mut claims = claims(lab.scale.disks, &points, fast);
+    let counts = lab.scale.disks;
+    let points = measure(lab, Backing::Modelled, &[PAPER_DISK_MBPS, fast])?;
+    let mut claims = claims(counts, &points, fast);
     claims.extend(costs.claims());
+    let mut setting = setting(lab, fast);
+    setting.push(costs.describe());
+    let mut rows: Vec<_> = points
+        .iter()
+        .map(|point| row(point, Backing::Modelled))
+        .collect();
+    let mut panels = modelled_panels(&points, fast);
+    if let Some(site) = lab.real()? {
+        let real = measure(lab, site, &[PAPER_DISK_MBPS])?;
+        setting.extend(site.setting(counts, &site.log_counts(counts)));
+        claims.extend(real_claims(site, counts, &real, &points));
+        rows.extend(real.iter().map(|point| row(point, site)));
+        panels.push(panel(
+            "(e) PL2P, real disks",
+            &["PL2P"],
+            &real,
+            PAPER_DISK_MBPS,
+        ));
+        panels.push(panel(
+            "(f) DL1P, real disks",
+            &["DL1P"],
+            &real,
+            PAPER_DISK_MBPS,
+        ));
+    }
     Ok(Figure {
         name: "000-fig6",
         title: "log processing time and its parts by log disks".into(),
         scale: lab.scale.name,
         seed: lab.seed,
-        setting: vec![
-            format!(
-                "{} rows, {} transactions, 2 % aborts; restart at level 2 with {} players; images \
-                 on an unlimited disk, not counted",
-                lab.scale.rows, lab.scale.txns, lab.cores
-            ),
-            format!(
-                "LR: the busiest disk's reads; LP: the busiest player; log disks at \
-                 {PAPER_DISK_MBPS} MB/s and at {fast} MB/s (the paper's ratio of CPU to disk); medians of all \
-                 repetitions"
-            ),
-            costs.describe(),
-        ],
+        setting,
         columns: "method,log_disks,disk_mbps,log_seconds,log_read_seconds,log_transfer_seconds,\
             log_play_seconds",
-        rows: points
-            .iter()
-            .map(|point| {
-                vec![
-                    Value::from(point.name),
-                    point.disks.into(),
-                    point.rate.into(),
-                    cell(point.runs.median(log)),
-                    cell(point.runs.median(|took| took.log_read)),
-                    cell(point.runs.median(|took| took.log_transfer)),
-                    cell(point.runs.median(|took| took.log_play)),
-                ]
-            })
-            .collect(),
+        rows,
         claims,
-        plot: plot(lab, &points, fast),
+        plot: plot(lab, panels),
     })
 }
 
-/// Measures every method on every number of disks, at the paper's speed and at `fast` MB/s.
-fn measure(lab: &Lab<'_>, fast: u64) -> Result<Vec<Point>> {
+fn setting(lab: &Lab<'_>, fast: u64) -> Vec<String> {
+    vec![
+        format!(
+            "{} rows, {} transactions, 2 % aborts; restart at level 2 with {} players; images \
+             on an unlimited disk, not counted",
+            lab.scale.rows, lab.scale.txns, lab.cores
+        ),
+        format!(
+            "LR: the busiest disk's reads; LP: the busiest player; log disks at \
+             {PAPER_DISK_MBPS} MB/s and at {fast} MB/s (the paper's ratio of CPU to disk); medians of all \
+             repetitions"
+        ),
+    ]
+}
+
+fn row(point: &Point, site: Backing<'_>) -> Vec<Value> {
+    vec![
+        Value::from(point.name),
+        point.disks.into(),
+        site.rate_cell(point.rate),
+        cell(point.runs.median(log)),
+        cell(point.runs.median(|took| took.log_read)),
+        cell(point.runs.median(|took| took.log_transfer)),
+        cell(point.runs.median(|took| took.log_play)),
+    ]
+}
+
+/// Measures every method on every number of disks that `site` has, at each of the rates. Real disks have their own rate.
+fn measure(lab: &Lab<'_>, site: Backing<'_>, rates: &[u64]) -> Result<Vec<Point>> {
     let mut points = Vec::new();
     for scheme in [Scheme::Pl2p, Scheme::Dl1p] {
-        for disks in lab.scale.disks {
-            lab.say(&format!("{} on {disks} log disk(s)", scheme_label(scheme)));
-            let crash = crash(&lab.sms(scheme), *disks, 1, lab.scale.txns)?;
+        for disks in site.log_counts(lab.scale.disks) {
+            lab.say(&format!(
+                "{} on {disks} log disk(s), {}",
+                scheme_label(scheme),
+                site.name()
+            ));
+            let plant = site.plant(disks, 1)?;
+            let (crash, _) = crash_on(plant, &lab.sms(scheme), &[lab.scale.txns])?;
             for (_, method, name) in METHODS.iter().filter(|method| method.0 == scheme) {
-                for rate in [PAPER_DISK_MBPS, fast] {
-                    let how = How::of_log(method, lab.cores, rate);
-                    let repeats = lab.repeats(rate);
+                for rate in rates {
+                    let how = How::of_log(method, lab.cores, *rate);
                     points.push(Point {
                         name,
-                        disks: *disks,
-                        rate,
-                        runs: crash.repeated(how, repeats)?,
+                        disks,
+                        rate: *rate,
+                        runs: crash.repeated(how, lab.repeats(*rate))?,
                     });
                 }
             }
@@ -122,188 +156,235 @@ fn play_share(took: &Took) -> f64 {
     ratio(took.log_play, took.log_read)
 }
 
-/// Returns the claims about the log disks `counts`, in ascending order.
+/// Returns the claims about modelled disks. `counts` has the numbers of log disks in ascending order.
 fn claims(counts: &[usize], points: &[Point], fast: u64) -> Vec<Claim> {
-    let most = counts.last().copied().unwrap_or(1);
-    let four = if counts.contains(&4) { 4 } else { most };
-    let mut claims = log_claims(counts, points, four, most, fast);
-    claims.extend(part_claims(counts, points, four, fast));
+    let mut claims = slow_claims(counts, points);
+    claims.extend(fast_claims(counts, points, fast));
     claims
 }
 
-/// Returns the claims about the whole log time.
-fn log_claims(
-    counts: &[usize],
-    points: &[Point],
-    four: usize,
-    most: usize,
-    fast: u64,
+/// Returns the claims about real disks: those of the paper, and how near the models are.
+fn real_claims(
+    site: Backing<'_>,
+    wanted: &[usize],
+    real: &[Point],
+    modelled: &[Point],
 ) -> Vec<Claim> {
-    let of = |name, disks, rate| find(points, name, disks, rate);
-    let slow = PAPER_DISK_MBPS;
-    let gain = |disks, rate| of("PL2P", disks, rate).over(of("DL1P", disks, rate), log);
-    let gains = counts.iter().map(|disks| gain(*disks, slow).median);
+    let counts = site.log_counts(wanted);
+    let mut claims = on_real(slow_claims(&counts, real));
+    for (.., name) in METHODS {
+        let time = |points, disks| find(points, name, disks, PAPER_DISK_MBPS).median(log);
+        let pairs = counts
+            .iter()
+            .map(|disks| (time(real, *disks), time(modelled, *disks)));
+        let pairs: Vec<(f64, f64)> = pairs.collect();
+        claims.push(near(
+            site,
+            &format!("log time of {name} on any number of disks"),
+            &pairs,
+        ));
+    }
+    let took = real.iter().flat_map(|point| point.runs.all());
+    claims.extend(from_device(took.filter_map(|took| took.from_device)));
+    claims
+}
+
+/// Returns PL2P's log time divided by DL1P's.
+fn gain(points: &[Point], disks: usize, rate: u64) -> Sample {
+    let of = |name| find(points, name, disks, rate);
+    of("PL2P").over(of("DL1P"), log)
+}
+
+/// Returns the claims that compare four disks with one.
+fn four_claims(points: &[Point], disks: [&str; 2], rate: u64, why: [&str; 2]) -> Vec<Claim> {
     let faster = Bounds(Better::More, Finding::AtLeast(1.0));
-    let more_disks = |disks: &str, rate, why: &str| {
-        Claim::measured(
-            &format!("the gain on {four} disks / the gain on one, {disks}"),
-            Paper::of("more disks help DL more: 6 / 1.89 = 3.2", 6.0 / 1.89),
-            faster,
-            ratio(gain(four, rate).median, gain(1, rate).median),
-            why,
-        )
-    };
     vec![
         Claim::measured(
-            "least PL2P / DL1P log time at equal disks, 29 MB/s",
-            Paper::of("47 % less I/O time = 1.89", 1.89),
-            faster,
-            gains.fold(f64::MAX, f64::min),
-            "the volume decides at every number of disks",
-        ),
-        Claim::measured(
-            &format!("PL2P / DL1P log time on {four} disks, 29 MB/s"),
+            disks[0],
             Paper::of("about six times on four", 6.0),
             faster,
-            gain(four, slow),
-            "the paper's CPU was slower than its disks; today's is faster than eight of them",
-        ),
-        more_disks(
-            "29 MB/s",
-            slow,
-            "needs a physical replay that is slower than the disks",
-        ),
-        more_disks("fast disks", fast, FITTED),
-        Claim::measured(
-            &format!("DL1P log time, 1 disk / {most} disks, 29 MB/s"),
-            Paper::of(&format!("almost linear: {most}"), count_f64(most)),
-            Bounds(Better::More, Finding::AtLeast(0.5 * count_f64(most))),
-            of("DL1P", 1, slow).over(of("DL1P", most, slow), log),
-            "",
+            gain(points, 4, rate),
+            why[0],
         ),
         Claim::measured(
-            &format!("PL2P / DL1P log time on {four} fast disks"),
-            Paper::of("about six times on four", 6.0),
+            &format!("the gain on 4 disks / the gain on one, {}", disks[1]),
+            Paper::of("more disks help DL more: 6 / 1.89 = 3.2", 6.0 / 1.89),
             faster,
-            gain(four, fast),
-            FITTED,
-        ),
-        Claim::own(
-            &format!("PL2P-part / DL1P log time on {most} fast disks"),
-            Finding::AtLeast(1.15),
-            of("PL2P-part", most, fast).over(of("DL1P", most, fast), log),
-            "a baseline of today, not in the paper",
+            ratio(gain(points, 4, rate).median, gain(points, 1, rate).median),
+            why[1],
         ),
     ]
 }
 
-/// Returns the claims about the two parts of the log time.
-fn part_claims(counts: &[usize], points: &[Point], four: usize, fast: u64) -> Vec<Claim> {
-    let of = |name, disks, rate| find(points, name, disks, rate);
+/// Returns the claims about disks at the paper's rate. Claims about four disks, and about the effect of more disks, need
+/// these disks among `counts`.
+fn slow_claims(counts: &[usize], points: &[Point]) -> Vec<Claim> {
     let slow = PAPER_DISK_MBPS;
-    let saved = {
-        let reads = of("DL1P", 1, slow).over(of("PL2P", 1, slow), |took| took.log_read);
-        Sample {
-            median: 1.0 - reads.median,
-            low: 1.0 - reads.high,
-            high: 1.0 - reads.low,
-            ..reads
-        }
-    };
-    let above = || Paper::above("above 1 on more than two", 1.0).within(0.0);
-    let most_played = |rate| {
-        let shares = counts
-            .iter()
-            .map(|disks| of("DL1P", *disks, rate).median(play_share));
-        shares.fold(0.0, f64::max)
-    };
-    let read_bound = |disks: &str, rate, why: &str| {
-        Claim::measured(
-            &format!("DL1P: greatest LP / LR on any number of {disks}"),
-            Paper::below("below 1 on any number", 1.0).within(0.0),
-            Bounds(Better::Less, Finding::AtMost(1.0)),
-            most_played(rate),
-            why,
-        )
-    };
-    vec![
-        Claim::measured(
-            "I/O time DL1P saves over PL2P",
-            Paper::of("47 %", 0.47),
-            Bounds(Better::More, Finding::AtLeast(0.01)),
-            saved,
+    let of = |name, disks| find(points, name, disks, slow);
+    let gains = counts.iter().map(|disks| gain(points, *disks, slow).median);
+    let mut claims = vec![Claim::measured(
+        "least PL2P / DL1P log time at equal disks, 29 MB/s",
+        Paper::of("47 % less I/O time = 1.89", 1.89),
+        Bounds(Better::More, Finding::AtLeast(1.0)),
+        gains.fold(f64::MAX, f64::min),
+        "the volume decides at every number of disks",
+    )];
+    if counts.contains(&4) {
+        claims.extend(four_claims(
+            points,
+            ["PL2P / DL1P log time on 4 disks, 29 MB/s", "29 MB/s"],
+            slow,
+            [
+                "the paper's CPU was slower than its disks; today's is faster than eight of them",
+                "needs a physical replay that is slower than the disks",
+            ],
+        ));
+    }
+    if let Some(most) = counts.last().filter(|most| **most > 1) {
+        claims.push(Claim::measured(
+            &format!("DL1P log time, 1 disk / {most} disks, 29 MB/s"),
+            Paper::of(&format!("almost linear: {most}"), count_f64(*most)),
+            Bounds(Better::More, Finding::AtLeast(0.5 * count_f64(*most))),
+            of("DL1P", 1).over(of("DL1P", *most), log),
             "",
-        ),
-        Claim::measured(
-            &format!("PL2P: LP / LR on {four} disks, 29 MB/s"),
+        ));
+    }
+    claims.push(Claim::measured(
+        "I/O time DL1P saves over PL2P",
+        Paper::of("47 %", 0.47),
+        Bounds(Better::More, Finding::AtLeast(0.01)),
+        saved(points),
+        "",
+    ));
+    if counts.contains(&4) {
+        claims.push(Claim::measured(
+            "PL2P: LP / LR on 4 disks, 29 MB/s",
             above(),
             Bounds(Better::More, Finding::AtLeast(1.0)),
-            of("PL2P", four, slow).sample(play_share),
+            of("PL2P", 4).sample(play_share),
             "a 700 MHz CPU was the wall beyond two such disks; today's is not",
+        ));
+    }
+    claims.push(read_bound(counts, points, "disks, 29 MB/s", slow, ""));
+    claims
+}
+
+/// Returns the claims about disks that are as fast to this CPU as the paper's.
+fn fast_claims(counts: &[usize], points: &[Point], fast: u64) -> Vec<Claim> {
+    let most = counts.last().copied().unwrap_or(1);
+    let of = |name, disks| find(points, name, disks, fast);
+    let mut claims = vec![
+        Claim::own(
+            &format!("PL2P-part / DL1P log time on {most} fast disks"),
+            Finding::AtLeast(1.15),
+            of("PL2P-part", most).over(of("DL1P", most), log),
+            "a baseline of today, not in the paper",
         ),
-        Claim::arithmetic(
-            &format!("PL2P: LP / LR on {four} fast disks"),
-            above(),
-            Finding::AtLeast(1.0),
-            of("PL2P", four, fast).median(play_share),
-            "no evidence: the rate of these disks is fitted to the CPU so that the paper's wall \
-             returns",
-        ),
-        read_bound("disks, 29 MB/s", slow, ""),
         read_bound(
+            counts,
+            points,
             "fast disks",
             fast,
             "the paper's CPUs did not limit DL1P. The cores here also do the copying that \
              models the disks",
         ),
-    ]
+    ];
+    if counts.contains(&4) {
+        claims.extend(four_claims(
+            points,
+            ["PL2P / DL1P log time on 4 fast disks", "fast disks"],
+            fast,
+            [FITTED, FITTED],
+        ));
+        claims.push(Claim::arithmetic(
+            "PL2P: LP / LR on 4 fast disks",
+            above(),
+            Finding::AtLeast(1.0),
+            of("PL2P", 4).median(play_share),
+            "no evidence: the rate of these disks is fitted to the CPU so that the paper's wall \
+             returns",
+        ));
+    }
+    claims
 }
 
-fn plot(lab: &Lab<'_>, points: &[Point], fast: u64) -> Plot {
-    let line = |name: &str, rate: u64, part: fn(&Took) -> f64| -> Vec<(f64, f64)> {
+/// Returns the paper's value of LP / LR of physical replay.
+fn above() -> Paper {
+    Paper::above("above 1 on more than two", 1.0).within(0.0)
+}
+
+/// Returns the part of the time of reading that DL1P saves on one disk.
+fn saved(points: &[Point]) -> Sample {
+    let of = |name| find(points, name, 1, PAPER_DISK_MBPS);
+    let reads = of("DL1P").over(of("PL2P"), |took| took.log_read);
+    Sample {
+        median: 1.0 - reads.median,
+        low: 1.0 - reads.high,
+        high: 1.0 - reads.low,
+        ..reads
+    }
+}
+
+/// Returns the claim that reading limits DL1P on any number of disks. `name` names disks of the rate `rate`.
+fn read_bound(counts: &[usize], points: &[Point], name: &str, rate: u64, why: &str) -> Claim {
+    let shares = counts
+        .iter()
+        .map(|disks| find(points, "DL1P", *disks, rate).median(play_share));
+    Claim::measured(
+        &format!("DL1P: greatest LP / LR on any number of {name}"),
+        Paper::below("below 1 on any number", 1.0).within(0.0),
+        Bounds(Better::Less, Finding::AtMost(1.0)),
+        shares.fold(0.0, f64::max),
+        why,
+    )
+}
+
+/// Returns a panel about the methods `names`: the log time and its parts.
+fn panel(title: &str, names: &[&str], points: &[Point], rate: u64) -> Panel {
+    let line = |name: &str, part: fn(&Took) -> f64| -> Vec<(f64, f64)> {
         let of = points
             .iter()
             .filter(|point| point.name == name && point.rate == rate);
         of.map(|point| (count_f64(point.disks), point.runs.median(part)))
             .collect()
     };
-    let panel = |letter: char, names: &[&str], rate: u64| {
-        Panel::new(
-            format!("({letter}) {}, {rate} MB/s disks", names.join(", ")),
-            "Time (sec)",
-            Chart::lines(
-                "#log disks",
-                names
-                    .iter()
-                    .flat_map(|name| {
-                        [
-                            Series::solid(*name, line(name, rate, log)),
-                            Series::broken(
-                                format!("{name}: LR"),
-                                line(name, rate, |took| took.log_read),
-                            ),
-                            Series::broken(
-                                format!("{name}: LP"),
-                                line(name, rate, |took| took.log_play),
-                            ),
-                        ]
-                    })
-                    .collect(),
-            ),
-        )
-    };
+    let series = names.iter().flat_map(|name| {
+        [
+            Series::solid(*name, line(name, log)),
+            Series::broken(format!("{name}: LR"), line(name, |took| took.log_read)),
+            Series::broken(format!("{name}: LP"), line(name, |took| took.log_play)),
+        ]
+    });
+    Panel::new(
+        title,
+        "Time (sec)",
+        Chart::lines("#log disks", series.collect()),
+    )
+}
+
+/// Returns the panels about modelled disks.
+fn modelled_panels(points: &[Point], fast: u64) -> Vec<Panel> {
+    let shown: [(char, &[&str], u64); 4] = [
+        ('a', &["PL2P"], PAPER_DISK_MBPS),
+        ('b', &["DL1P"], PAPER_DISK_MBPS),
+        ('c', &["PL2P", "PL2P-part"], fast),
+        ('d', &["DL1P"], fast),
+    ];
+    let panels = shown.into_iter().map(|(letter, names, rate)| {
+        let title = format!("({letter}) {}, {rate} MB/s disks", names.join(", "));
+        panel(&title, names, points, rate)
+    });
+    panels.collect()
+}
+
+fn plot(lab: &Lab<'_>, panels: Vec<Panel>) -> Plot {
     Plot {
         title: "Figure 6: breakdown of log processing time".into(),
         subtitle: format!(
-            "SMS, {} transactions, 2 % aborts, {} players; above the paper's disks, below the \
+            "SMS, {} transactions, 2 % aborts, {} players; first the paper's disks, then the \
              paper's ratio of CPU to disk",
             lab.scale.txns, lab.cores
         ),
-        panels: vec![
-            panel('a', &["PL2P"], PAPER_DISK_MBPS),
-            panel('b', &["DL1P"], PAPER_DISK_MBPS),
-            panel('c', &["PL2P", "PL2P-part"], fast),
-            panel('d', &["DL1P"], fast),
-        ],
+        panels,
     }
 }

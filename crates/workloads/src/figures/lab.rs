@@ -1,8 +1,9 @@
-//! The tools of the experiments: disks in memory, histories with a crash at the end, and restarts of a crash by every
-//! method, at every level and disk speed.
+//! The tools of the experiments: disks, histories with a crash at the end, and restarts of a crash by every method, at
+//! every level and disk speed.
 //!
-//! A history is written at full speed, because only the restart is measured. Then modelled disks are put in front of
-//! the bytes that it left. A restart is a dry run, so one crash can be restarted many times.
+//! In memory, a history is written at full speed, because only the restart is measured. Then modelled disks are put in
+//! front of the bytes that it left. Real disks have their own speed, for histories as well.
+//! A restart is a dry run, so one crash can be restarted many times.
 
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ use perdura_recovery::restart::{RestartOptions, restart};
 use perdura_recovery::{Level, Methods, RestartReport, Schedule};
 use perdura_steal::{Steal, StealEnv};
 
+use super::real::folders::Folders;
+use super::real::reads;
 use super::sample::Sample;
 use crate::num::{f64_of, ratio};
 use crate::sms::{Counts, Driver, Pace, SmsOptions, run_steps};
@@ -35,30 +38,49 @@ impl Speeds {
     pub const FREE: Speeds = Speeds { log: 0, image: 0 };
 }
 
-/// The disks of a database, all in memory: one for data, and several for the log and for the images.
+/// The disks of a database: one for data, and several for the log and for the images. They are in memory, or real.
 #[derive(Clone)]
 pub struct Plant {
-    data: Arc<MemDisk>,
-    logs: Vec<Arc<MemDisk>>,
-    images: Vec<Arc<MemDisk>>,
+    data: Arc<dyn Disk>,
+    logs: Vec<Arc<dyn Disk>>,
+    images: Vec<Arc<dyn Disk>>,
     clock: Arc<dyn Clock>,
+    /// The directories of real disks. `None`: all disks are in memory.
+    real: Option<Arc<Folders>>,
 }
 
 impl Plant {
     /// Makes `logs` log disks and `images` image disks, empty.
     #[must_use]
     pub fn new(logs: usize, images: usize) -> Plant {
-        let disks = |count| (0..count).map(|_| Arc::new(MemDisk::new())).collect();
+        let disk = |_| Arc::new(MemDisk::new()) as Arc<dyn Disk>;
         Plant {
-            data: Arc::new(MemDisk::new()),
-            logs: disks(logs),
-            images: disks(images),
+            data: disk(0),
+            logs: (0..logs).map(disk).collect(),
+            images: (0..images).map(disk).collect(),
             clock: Arc::new(SystemClock::new()),
+            real: None,
+        }
+    }
+
+    /// Replaces the disks by those of real directories. Without image disks among them, the images stay in memory.
+    #[must_use]
+    pub(super) fn with_real(self, folders: Folders) -> Plant {
+        let images = match folders.images.is_empty() {
+            true => self.images,
+            false => folders.images.clone(),
+        };
+        Plant {
+            data: Arc::clone(&folders.data),
+            logs: folders.logs.clone(),
+            images,
+            clock: self.clock,
+            real: Some(Arc::new(folders)),
         }
     }
 
     /// Returns the disks with these speeds, in the form that a store takes. Each read and each sync of a log disk takes
-    /// `latency_us` longer.
+    /// `latency_us` longer. Real disks are returned as they are, with their own speed and latency.
     #[must_use]
     pub fn env(&self, speeds: Speeds, latency_us: u64, seed: u64) -> StealEnv {
         self.modelled(speeds, latency_us, seed).0
@@ -72,9 +94,12 @@ impl Plant {
         latency_us: u64,
         seed: u64,
     ) -> (StealEnv, Vec<Arc<ModelDisk>>) {
-        let slowed = |disks: &[Arc<MemDisk>], rate, latency_us| -> Vec<Arc<ModelDisk>> {
-            let slow = |disk: &Arc<MemDisk>| {
-                let disk = Arc::clone(disk) as Arc<dyn Disk>;
+        if self.real.is_some() {
+            return (self.unchanged(seed), Vec::new());
+        }
+        let slowed = |disks: &[Arc<dyn Disk>], rate, latency_us| -> Vec<Arc<ModelDisk>> {
+            let slow = |disk: &Arc<dyn Disk>| {
+                let disk = Arc::clone(disk);
                 let clock = Arc::clone(&self.clock);
                 let model = ModelDisk::new(disk, rate, latency_us, clock, std::thread::sleep);
                 Arc::new(model.laid_out())
@@ -88,7 +113,7 @@ impl Plant {
         let logs = slowed(&self.logs, speeds.log, latency_us);
         let env = StealEnv {
             disks: Disks {
-                data: Arc::clone(&self.data) as Arc<dyn Disk>,
+                data: Arc::clone(&self.data),
                 images: any(&slowed(&self.images, speeds.image, 0)),
                 logs: any(&logs),
             },
@@ -96,6 +121,39 @@ impl Plant {
             seed,
         };
         (env, logs)
+    }
+
+    /// Returns the disks without a model.
+    fn unchanged(&self, seed: u64) -> StealEnv {
+        StealEnv {
+            disks: Disks {
+                data: Arc::clone(&self.data),
+                images: self.images.clone(),
+                logs: self.logs.clone(),
+            },
+            clock: Arc::clone(&self.clock),
+            seed,
+        }
+    }
+
+    /// Removes the files of real disks from the operating system's cache, so that the next read is of the device.
+    fn cool(&self) -> Result<()> {
+        self.real.as_ref().map_or(Ok(()), |folders| folders.cool())
+    }
+
+    /// Returns the bytes that this process has read from real devices. `None`: the disks are in memory, or the system
+    /// does not count them.
+    fn device_bytes(&self) -> Option<u64> {
+        self.real.as_ref().and_then(|_| reads::device_bytes())
+    }
+
+    /// Returns the bytes of a restart that were to be read from real devices.
+    fn expected_bytes(&self, report: &RestartReport) -> u64 {
+        let has_images = self
+            .real
+            .as_ref()
+            .is_some_and(|real| !real.images.is_empty());
+        report.bytes.log + if has_images { report.bytes.backup } else { 0 }
     }
 }
 
@@ -135,8 +193,15 @@ pub fn crash_after(
     images: usize,
     parts: &[u64],
 ) -> Result<(Crash, Vec<Counts>)> {
+    crash_on(Plant::new(streams, images), sms, parts)
+}
+
+/// Runs a history as [`crash_after`] does, on given empty disks.
+///
+/// # Errors
+/// Errors of the store and of the disks.
+pub fn crash_on(plant: Plant, sms: &SmsOptions, parts: &[u64]) -> Result<(Crash, Vec<Counts>)> {
     let txns = parts.last().copied().unwrap_or(0);
-    let plant = Plant::new(streams, images);
     let steal = Steal::create(plant.env(Speeds::FREE, 0, sms.seed), sms.store())?;
     let mut driver = Driver::fill(&steal, sms)?;
     let before = steal.wal().stats().log_bytes;
@@ -204,6 +269,9 @@ pub struct Took {
     pub log_play: f64,
     /// The logical digest of the state.
     pub digest: String,
+    /// The bytes that real devices delivered, divided by the bytes that the restart reads. `None`: the disks are in
+    /// memory, or the system does not count reads.
+    pub from_device: Option<f64>,
     /// The restart's own report.
     pub report: RestartReport,
 }
@@ -217,6 +285,8 @@ impl Crash {
         let (env, logs) = self.plant.modelled(how.speeds, 0, self.sms.seed);
         let level = Level::new(how.level).context("a level is 1 to 4")?;
         let method = Methods::by_names(how.method).map_err(|why| anyhow!(why))?;
+        self.plant.cool()?;
+        let read_before = self.plant.device_bytes();
         let restarted = restart(&RestartOptions {
             mode: perdura_recovery::RestartMode::Dry,
             memory: Arc::new(MemoryAccount::new(MEMORY)),
@@ -229,6 +299,8 @@ impl Crash {
         })?
         .context("the crash left a database")?;
         let report = restarted.report;
+        let read = self.plant.device_bytes().zip(read_before);
+        let expected = f64_of(self.plant.expected_bytes(&report));
         let busiest = logs.iter().map(|disk| disk.busy_ns()).max();
         Ok(Took {
             total: report.seconds.total,
@@ -238,6 +310,7 @@ impl Crash {
             log_transfer: busiest.map_or(0.0, |ns| f64_of(ns) / 1e9),
             log_play: report.seconds.log_play,
             digest: perdura_steal::digest(&restarted.heap),
+            from_device: read.map(|(after, before)| ratio(f64_of(after - before), expected)),
             report,
         })
     }

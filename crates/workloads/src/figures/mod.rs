@@ -15,6 +15,7 @@
 //! | `scratch` | a directory that is removed with its experiment |
 //! | [`costs`] | the costs of playing records if the CPU is the bottleneck, measured and modelled |
 //! | [`lab`] | disks, histories with a crash at the end, restarts |
+//! | [`real`] | the experiments of paper 000 on directories of real disks |
 //! | [`scale`] | the size of an experiment |
 //! | [`figure`] | a reproduced figure, and its files |
 //! | [`file`] | the JSON file of a figure, and its picture drawn again |
@@ -63,6 +64,7 @@ mod panel;
 pub mod paper;
 pub mod plot;
 pub mod points;
+pub mod real;
 pub mod recorded;
 pub mod sample;
 pub mod scale;
@@ -94,11 +96,13 @@ use self::command::{bytes, distributed, rates, replay, replicas, size};
 use self::costs::Costs;
 use self::logical::stand::LogicalStand;
 use self::logical::{detail, dirty, interval, prefetch, records, redo_time};
-use self::memory_disk::real::processes::NodesFrom;
-use self::memory_disk::real::runs::RealTables;
-use self::memory_disk::real::{self, disk_figure, nodes_figure};
+use self::memory_disk::real_nodes::processes::NodesFrom;
+use self::memory_disk::real_nodes::runs::RealTables;
+use self::memory_disk::real_nodes::{self, disk_figure, nodes_figure};
 use self::memory_disk::tables::Tables;
 use self::memory_disk::{delay, reliability, table2, table3};
+use self::real::rates::Rates;
+use self::real::{Backing, RealDisks};
 use crate::sms::SmsOptions;
 
 /// The size of a segment, which is small here. A restart searches for lost blocks from the log's end to the end of
@@ -137,8 +141,8 @@ pub const FIGURES: [(&str, Make); 33] = [
     ("003-table2", table2::make),
     ("003-table3", table3::make),
     ("003-reliability", reliability::make),
-    (real::NAMES[0], disk_figure::make),
-    (real::NAMES[1], nodes_figure::make),
+    (real_nodes::NAMES[0], disk_figure::make),
+    (real_nodes::NAMES[1], nodes_figure::make),
     ("004-fig1", devices::make),
     ("004-fig3", copying::make),
     ("004-fig4", memory::make),
@@ -171,6 +175,10 @@ pub struct Lab<'a> {
     nodes_from: Option<NodesFrom>,
     /// Tables 2 and 3 of paper 003 on real media, once they have been measured.
     real_nodes: OnceCell<RealTables>,
+    /// The directories of paper 000. `None`: all its disks are modelled.
+    real: Option<RealDisks>,
+    /// The rates of these directories, once they have been measured.
+    rates: OnceCell<Rates>,
 }
 
 impl<'a> Lab<'a> {
@@ -189,7 +197,32 @@ impl<'a> Lab<'a> {
             memory_disk: OnceCell::new(),
             nodes_from: None,
             real_nodes: OnceCell::new(),
+            real: None,
+            rates: OnceCell::new(),
         }
+    }
+
+    /// Adds runs of paper 000's experiments on real disks.
+    #[must_use]
+    pub fn with_real(self, real: RealDisks) -> Lab<'a> {
+        Lab {
+            real: Some(real),
+            ..self
+        }
+    }
+
+    /// Returns the real disks and their rates. The rates are measured at the first call. `None`: all disks are modelled.
+    fn real(&self) -> Result<Option<Backing<'_>>> {
+        let Some(disks) = &self.real else {
+            return Ok(None);
+        };
+        if self.rates.get().is_none() {
+            self.say("reading and writing the real disks");
+            let rates = Rates::measure(disks)?;
+            self.rates.get_or_init(|| rates);
+        }
+        let rates = self.rates.get();
+        Ok(rates.map(|rates| Backing::Real { disks, rates }))
     }
 
     /// Puts the files of papers 002 and 003 into the directory `data`, on this machine's own disk.

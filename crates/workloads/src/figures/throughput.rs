@@ -9,9 +9,11 @@ use serde_json::Value;
 
 use super::claim::{Better, Bounds, Claim, Finding};
 use super::figure::{Figure, cell};
-use super::lab::{Plant, Speeds};
+use super::lab::Speeds;
 use super::paper::Paper;
 use super::plot::{Chart, Panel, Plot, Series};
+use super::real::Backing;
+use super::real::beside::{near, on_real};
 use super::scale::{PAPER_DISK_MBPS, Scale};
 use super::{Lab, scheme_label};
 use crate::num::{count_f64, ratio};
@@ -33,55 +35,110 @@ struct Point {
     speed: Speed,
 }
 
+/// The measurements on one site.
+#[derive(Default)]
+struct Panelled {
+    /// The points of the first panel.
+    by_disks: Vec<Point>,
+    /// The points of the second panel. Empty: there are fewer than [`SLOT_DISKS`] disks.
+    by_slot: Vec<Point>,
+}
+
+impl Panelled {
+    /// Measures the points for which `site` has enough disks.
+    fn on(lab: &Lab<'_>, site: Backing<'_>) -> Result<Panelled> {
+        let mut measured = Panelled::default();
+        let has_slots = !site.log_counts(&[SLOT_DISKS]).is_empty();
+        let slots = if has_slots { lab.scale.slots } else { &[] };
+        for scheme in [Scheme::Pl2p, Scheme::Dl1p] {
+            for disks in site.log_counts(lab.scale.disks) {
+                let point = measure(lab, site, scheme, disks, PAPER_SLOT)?;
+                measured.by_disks.push(point);
+            }
+            for slot_bytes in slots {
+                let point = measure(lab, site, scheme, SLOT_DISKS, *slot_bytes)?;
+                measured.by_slot.push(point);
+            }
+        }
+        for slot_bytes in slots {
+            let point = measure(lab, site, Scheme::Pl2p, 1, *slot_bytes)?;
+            measured.by_slot.push(point);
+        }
+        Ok(measured)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Point> {
+        self.by_disks.iter().chain(&self.by_slot)
+    }
+}
+
 /// Makes the figure.
 ///
 /// # Errors
-/// Errors of the store.
+/// Errors of the store and of real disks.
 pub fn make(lab: &Lab<'_>) -> Result<Figure> {
-    let mut by_disks = Vec::new();
-    let mut by_slot = Vec::new();
-    for scheme in [Scheme::Pl2p, Scheme::Dl1p] {
-        for disks in lab.scale.disks {
-            by_disks.push(measure(lab, scheme, *disks, PAPER_SLOT)?);
-        }
-        for slot_bytes in lab.scale.slots {
-            by_slot.push(measure(lab, scheme, SLOT_DISKS, *slot_bytes)?);
-        }
-    }
-    for slot_bytes in lab.scale.slots {
-        by_slot.push(measure(lab, Scheme::Pl2p, 1, *slot_bytes)?);
+    let modelled = Panelled::on(lab, Backing::Modelled)?;
+    let mut setting = vec![format!(
+        "{} rows of 256 bytes, as many bytes of longer ones; 2 % aborts; log disks at \
+         {PAPER_DISK_MBPS} MB/s, {SYNC_US} us a sync; {:.1} s each after {:.1} s of filling the \
+         queues; transactions counted when durable",
+        rows(lab),
+        lab.scale.measured.as_secs_f64(),
+        lab.scale.warm_up.as_secs_f64()
+    )];
+    let mut claims = claims(&lab.scale, lab.scale.disks, &modelled);
+    let mut rows: Vec<_> = modelled
+        .all()
+        .map(|point| row(point, Backing::Modelled))
+        .collect();
+    let mut panels = panels(&modelled, ['a', 'b'], "");
+    if let Some(site) = lab.real()? {
+        let real = Panelled::on(lab, site)?;
+        setting.extend(site.setting(lab.scale.disks, &site.log_counts(lab.scale.disks)));
+        setting.push(format!(
+            "real disks: runs {} times as long, syncs at their own speed, and the space of the log allocated before",
+            site.longer()
+        ));
+        claims.extend(real_claims(lab, site, &real, &modelled));
+        rows.extend(real.all().map(|point| row(point, site)));
+        panels.extend(self::panels(&real, ['c', 'd'], ", real disks"));
     }
     Ok(Figure {
         name: "000-fig9",
         title: "throughput by log disks and by slot size".into(),
         scale: lab.scale.name,
         seed: lab.seed,
-        setting: vec![format!(
-            "{} rows of 256 bytes, as many bytes of longer ones; 2 % aborts; log disks at \
-             {PAPER_DISK_MBPS} MB/s, {SYNC_US} us a sync; {:.1} s each after {:.1} s of filling the \
-             queues; transactions counted when durable",
-            rows(lab),
-            lab.scale.measured.as_secs_f64(),
-            lab.scale.warm_up.as_secs_f64()
-        )],
-        columns: "scheme,log_disks,slot_bytes,txns,seconds,tps,latency_p50_us,latency_p99_us",
-        rows: by_disks.iter().chain(&by_slot).map(row).collect(),
-        claims: claims(&lab.scale, &by_disks, &by_slot),
-        plot: plot(&by_disks, &by_slot),
+        setting,
+        columns: "scheme,log_disks,disk_mbps,slot_bytes,txns,seconds,tps,latency_p50_us,latency_p99_us",
+        rows,
+        claims,
+        plot: Plot {
+            title: "Figure 9: logging performance".into(),
+            subtitle: format!("SMS, 2 % aborts, log disks at {PAPER_DISK_MBPS} MB/s"),
+            panels,
+        },
     })
 }
 
-fn measure(lab: &Lab<'_>, scheme: Scheme, disks: usize, slot_bytes: usize) -> Result<Point> {
+/// Measures a scheme on a number of log disks.
+fn measure(
+    lab: &Lab<'_>,
+    site: Backing<'_>,
+    scheme: Scheme,
+    disks: usize,
+    slot_bytes: usize,
+) -> Result<Point> {
     lab.say(&format!(
-        "{}({disks}), slots of {slot_bytes} bytes",
-        scheme_label(scheme)
+        "{}({disks}), slots of {slot_bytes} bytes, {}",
+        scheme_label(scheme),
+        site.name()
     ));
     let mut sms = lab.sms(scheme);
     sms.slot_bytes = slot_bytes;
     sms.route = Route::Idlest;
     sms.segment_bytes = SEGMENT_BYTES;
     sms.rows = rows(lab) * 256 / u64::try_from(slot_bytes.max(256))?;
-    let plant = Plant::new(disks, 1);
+    let plant = site.laid_out(disks, 1)?;
     let speeds = Speeds {
         log: PAPER_DISK_MBPS,
         image: 0,
@@ -89,9 +146,10 @@ fn measure(lab: &Lab<'_>, scheme: Scheme, disks: usize, slot_bytes: usize) -> Re
     let env = plant.env(speeds, SYNC_US, lab.seed);
     let steal = Arc::new(Steal::create(env, sms.store())?);
     let mut driver = Driver::fill(&steal, &sms)?;
+    let longer = site.longer();
     let limit = RunLimit::Time {
-        warm_up: lab.scale.warm_up,
-        measured: lab.scale.measured,
+        warm_up: lab.scale.warm_up * longer,
+        measured: lab.scale.measured * longer,
     };
     let mut pace = Pace::new(&sms, 0);
     let speed = run_for(&mut driver, &steal, &mut pace, limit)?;
@@ -108,10 +166,11 @@ fn rows(lab: &Lab<'_>) -> u64 {
     (lab.scale.rows / 4).max(1_000)
 }
 
-fn row(point: &Point) -> Vec<Value> {
+fn row(point: &Point, site: Backing<'_>) -> Vec<Value> {
     vec![
         scheme_label(point.scheme).into(),
         point.disks.into(),
+        site.rate_cell(PAPER_DISK_MBPS),
         point.slot_bytes.into(),
         point.speed.txns.into(),
         cell(point.speed.seconds),
@@ -128,35 +187,77 @@ fn tps(points: &[Point], scheme: Scheme, disks: usize, slot_bytes: usize) -> f64
     found.map_or(0.0, |point| point.speed.tps())
 }
 
-fn claims(scale: &Scale, by_disks: &[Point], by_slot: &[Point]) -> Vec<Claim> {
-    let mut claims = disk_claims(scale.disks, by_disks);
-    claims.extend(slot_claims(scale.slots, by_slot));
+/// Returns the claims about the log disks `counts`. Without points for slot sizes, there are no claims about these.
+fn claims(scale: &Scale, counts: &[usize], measured: &Panelled) -> Vec<Claim> {
+    let mut claims = disk_claims(counts, &measured.by_disks);
+    if !measured.by_slot.is_empty() {
+        claims.extend(slot_claims(scale.slots, &measured.by_slot));
+    }
     claims
 }
 
-/// Returns the claims about the log disks `counts`, in ascending order.
+/// Returns the claims about real disks: those of the paper, and how near the models are.
+fn real_claims(
+    lab: &Lab<'_>,
+    site: Backing<'_>,
+    real: &Panelled,
+    modelled: &Panelled,
+) -> Vec<Claim> {
+    let counts = site.log_counts(lab.scale.disks);
+    let mut claims = on_real(claims(&lab.scale, &counts, real));
+    for scheme in [Scheme::Pl2p, Scheme::Dl1p] {
+        let of = |points, disks| tps(points, scheme, disks, PAPER_SLOT);
+        let pairs = counts
+            .iter()
+            .map(|disks| (of(&real.by_disks, *disks), of(&modelled.by_disks, *disks)));
+        let pairs: Vec<(f64, f64)> = pairs.collect();
+        let label = scheme_label(scheme);
+        claims.push(near(
+            site,
+            &format!("throughput of {label} on any number of disks"),
+            &pairs,
+        ));
+    }
+    let slots = real.by_slot.iter().map(|point| {
+        let beside = tps(
+            &modelled.by_slot,
+            point.scheme,
+            point.disks,
+            point.slot_bytes,
+        );
+        (point.speed.tps(), beside)
+    });
+    let slots: Vec<(f64, f64)> = slots.collect();
+    if !slots.is_empty() {
+        claims.push(near(site, "throughput of both at any slot size", &slots));
+    }
+    claims
+}
+
+/// Returns the claims about the log disks `counts`, in ascending order. Claims about more disks need more than one.
 fn disk_claims(counts: &[usize], points: &[Point]) -> Vec<Claim> {
     let most = counts.last().copied().unwrap_or(1);
     let of = |scheme, count| tps(points, scheme, count, PAPER_SLOT);
     let gains = counts
         .iter()
         .map(|count| ratio(of(Scheme::Dl1p, *count), of(Scheme::Pl2p, *count)));
-    let mut claims = vec![
-        Claim::measured(
-            "least DL1P / PL2P throughput at equal disks",
-            Paper::above("over 1.8 times", 1.8),
-            Bounds(Better::More, Finding::AtLeast(1.0)),
-            gains.fold(f64::MAX, f64::min),
-            "the disks are the wall: the volume decides",
-        ),
-        Claim::measured(
-            &format!("DL1P({most}) / PL2P(1) throughput"),
-            Paper::of("9.6 times on eight", 9.6),
-            Bounds(Better::More, Finding::AtLeast(1.0)),
-            ratio(of(Scheme::Dl1p, most), of(Scheme::Pl2p, 1)),
-            "",
-        ),
-    ];
+    let mut claims = vec![Claim::measured(
+        "least DL1P / PL2P throughput at equal disks",
+        Paper::above("over 1.8 times", 1.8),
+        Bounds(Better::More, Finding::AtLeast(1.0)),
+        gains.fold(f64::MAX, f64::min),
+        "the disks are the wall: the volume decides",
+    )];
+    if most == 1 {
+        return claims;
+    }
+    claims.push(Claim::measured(
+        &format!("DL1P({most}) / PL2P(1) throughput"),
+        Paper::of("9.6 times on eight", 9.6),
+        Bounds(Better::More, Finding::AtLeast(1.0)),
+        ratio(of(Scheme::Dl1p, most), of(Scheme::Pl2p, 1)),
+        "",
+    ));
     for scheme in [Scheme::Dl1p, Scheme::Pl2p] {
         let scaled = count_f64(most);
         claims.push(Claim::measured(
@@ -209,7 +310,9 @@ fn slot_claims(slots: &[usize], points: &[Point]) -> Vec<Claim> {
     ]
 }
 
-fn plot(by_disks: &[Point], by_slot: &[Point]) -> Plot {
+/// Returns the panels of one site. `kind` describes the disks at the end of each title. Without points for slot sizes,
+/// there is only the first panel.
+fn panels(measured: &Panelled, letters: [char; 2], kind: &str) -> Vec<Panel> {
     let line = |points: &[Point], scheme, disks: Option<usize>, x: fn(&Point) -> usize| {
         let of = points
             .iter()
@@ -222,42 +325,44 @@ fn plot(by_disks: &[Point], by_slot: &[Point]) -> Plot {
     let slot_line = |scheme, disks: usize| {
         Series::solid(
             format!("{}({disks})", scheme_label(scheme)),
-            line(by_slot, scheme, Some(disks), |point| point.slot_bytes),
+            line(&measured.by_slot, scheme, Some(disks), |point| {
+                point.slot_bytes
+            }),
         )
     };
-    Plot {
-        title: "Figure 9: logging performance".into(),
-        subtitle: format!("SMS, 2 % aborts, log disks at {PAPER_DISK_MBPS} MB/s"),
-        panels: vec![
-            Panel::new(
-                "(a) With the number of log disks",
-                "Throughput (TPS)",
-                Chart::lines(
-                    "#log disks",
-                    [Scheme::Pl2p, Scheme::Dl1p]
-                        .map(|scheme| {
-                            Series::solid(
-                                scheme_label(scheme),
-                                line(by_disks, scheme, None, |point| point.disks),
-                            )
-                        })
-                        .to_vec(),
-                ),
-            ),
-            Panel::new(
-                "(b) With the size of a slot",
-                "Throughput (TPS)",
-                Chart::lines(
-                    "Slot size (bytes)",
-                    vec![
-                        slot_line(Scheme::Pl2p, 1),
-                        slot_line(Scheme::Pl2p, SLOT_DISKS),
-                        slot_line(Scheme::Dl1p, SLOT_DISKS),
-                    ],
-                ),
-            ),
-        ],
+    let disk_lines = [Scheme::Pl2p, Scheme::Dl1p].map(|scheme| {
+        Series::solid(
+            scheme_label(scheme),
+            line(&measured.by_disks, scheme, None, |point| point.disks),
+        )
+    });
+    let panel = |letter: char, title: &str, x: &str, lines: Vec<Series>| {
+        Panel::new(
+            format!("({letter}) With the {title}{kind}"),
+            "Throughput (TPS)",
+            Chart::lines(x, lines),
+        )
+    };
+    let mut panels = vec![panel(
+        letters[0],
+        "number of log disks",
+        "#log disks",
+        disk_lines.to_vec(),
+    )];
+    if !measured.by_slot.is_empty() {
+        let lines = vec![
+            slot_line(Scheme::Pl2p, 1),
+            slot_line(Scheme::Pl2p, SLOT_DISKS),
+            slot_line(Scheme::Dl1p, SLOT_DISKS),
+        ];
+        panels.push(panel(
+            letters[1],
+            "size of a slot",
+            "Slot size (bytes)",
+            lines,
+        ));
     }
+    panels
 }
 
 #[cfg(test)]

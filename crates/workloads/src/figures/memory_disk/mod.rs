@@ -40,7 +40,7 @@ pub mod losses;
 pub mod media;
 pub mod nodes;
 pub mod paper;
-pub mod real;
+pub mod real_nodes;
 pub mod reliability;
 pub mod scale;
 pub mod table2;
