@@ -12,6 +12,7 @@
 //! | [`SimDisk`] | memory that fails like disks: power cuts, torn and lost writes, rot |
 //! | [`ReadOnly`] | a view of a disk that refuses every change |
 //! | [`Folder`] | a folder of another disk |
+//! | [`DiskLayer`] | any disk in front of another one, which replaces some verbs |
 //! | [`OverlayDisk`] | another disk, which stays unchanged: all changes go to a scratch file |
 //!
 //! # Contract
@@ -35,6 +36,7 @@ pub mod durable;
 mod file;
 mod folder;
 mod in_memory;
+mod layer;
 mod mem;
 mod model;
 mod overlay;
@@ -56,6 +58,7 @@ pub use durable::{Completed, DurableQueue, DurableWrite, Part, WaitQueue};
 pub use file::{FileDisk, open_regular, read_ahead, read_input};
 pub use folder::Folder;
 pub use in_memory::in_memory;
+pub use layer::{DiskLayer, FileLayer};
 pub use mem::MemDisk;
 pub use model::ModelDisk;
 pub use overlay::OverlayDisk;

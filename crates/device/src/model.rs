@@ -23,7 +23,6 @@
 //! This is the only file of the crate that waits for time to pass. The caller supplies the clock and the sleep. The
 //! clock must advance by itself, even if nothing calls it.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,7 +31,7 @@ use parking_lot::Mutex;
 use perdura_base::Result;
 
 use crate::path::bytes_u64;
-use crate::{Access, Clock, Disk, File, FileId};
+use crate::{Clock, Disk, DiskLayer, File, FileLayer};
 
 /// The last part of a short latency, in nanoseconds. The model spins during this part instead of sleeping.
 const SPIN_NS: u64 = 50_000;
@@ -98,15 +97,6 @@ impl ModelDisk {
     #[must_use]
     pub fn busy_ns(&self) -> u64 {
         self.device.busy_ns.load(Ordering::Relaxed)
-    }
-
-    fn slowed(&self, inner: Arc<dyn File>) -> Arc<dyn File> {
-        Arc::new(ModelFile {
-            inner,
-            device: Arc::clone(&self.device),
-            number: self.device.files.fetch_add(1, Ordering::Relaxed),
-            allocation_is_free: self.allocation_is_free,
-        })
     }
 }
 
@@ -203,54 +193,23 @@ impl Device {
     }
 }
 
-impl Disk for ModelDisk {
-    fn create(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
-        Ok(self.slowed(self.inner.create(path, access)?))
+impl DiskLayer for ModelDisk {
+    fn behind(&self) -> &dyn Disk {
+        self.inner.as_ref()
     }
 
-    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
-        Ok(self.slowed(self.inner.open(path, access)?))
-    }
-
-    fn list(&self, dir: &str) -> Result<Vec<String>> {
-        self.inner.list(dir)
-    }
-
-    fn make_dir(&self, dir: &str) -> Result<()> {
-        self.inner.make_dir(dir)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn publish(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.publish(from, to)
-    }
-
-    fn remove(&self, path: &str) -> Result<()> {
-        self.inner.remove(path)
+    fn in_front(&self, _: &str, file: Arc<dyn File>) -> Arc<dyn File> {
+        Arc::new(ModelFile {
+            inner: file,
+            device: Arc::clone(&self.device),
+            number: self.device.files.fetch_add(1, Ordering::Relaxed),
+            allocation_is_free: self.allocation_is_free,
+        })
     }
 
     fn sync_dir(&self, dir: &str) -> Result<()> {
         self.device.transfer(0, self.device.latency_ns, None);
         self.inner.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
-        self.inner.lock(path)
-    }
-
-    fn lock_present(&self, path: &str) -> Result<Option<Box<dyn Any + Send + Sync>>> {
-        self.inner.lock_present(path)
-    }
-
-    fn identity(&self, path: &str) -> Result<Option<FileId>> {
-        self.inner.identity(path)
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
     }
 }
 
@@ -262,9 +221,9 @@ struct ModelFile {
     allocation_is_free: bool,
 }
 
-impl File for ModelFile {
-    fn len(&self) -> Result<u64> {
-        self.inner.len()
+impl FileLayer for ModelFile {
+    fn behind(&self) -> &dyn File {
+        self.inner.as_ref()
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
@@ -298,32 +257,16 @@ impl File for ModelFile {
         self.inner.allocate(len)
     }
 
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.inner.set_len(len)
-    }
-
     fn sync(&self) -> Result<()> {
         self.device.transfer(0, self.device.latency_ns, None);
         self.inner.sync()
-    }
-
-    fn identity(&self) -> Result<Option<FileId>> {
-        self.inner.identity()
-    }
-
-    fn path(&self) -> &str {
-        self.inner.path()
-    }
-
-    fn is_direct(&self) -> bool {
-        self.inner.is_direct()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MemDisk, SystemClock};
+    use crate::{Access, MemDisk, SystemClock};
     use std::cell::Cell;
 
     thread_local! {

@@ -68,7 +68,7 @@ pub fn holds_pages(disk: &dyn Disk, slot: ImageSlot) -> Result<bool> {
 /// The data disk has no anchor yet, so an interrupted creation may have left a pages file on the data disk. If such a
 /// file names a foreign database and holds no pages, it is replaced. On any other disk, a foreign database's pages file
 /// is never replaced. The foreign database's anchor may be elsewhere, and this database needs the image if its log has
-/// been cut. A file of an interrupted creation on such a disk names `uuid`, see [`crate::creating`].
+/// been cut. A file of an interrupted creation on such a disk names `uuid`.
 ///
 /// # Errors
 /// [`Error::Foreign`] for a foreign database's file that must not be replaced. Errors of the disks.

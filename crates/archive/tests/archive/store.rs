@@ -10,7 +10,7 @@ use perdura_archive::{
     ObjectId, Role, RunId, RunWriter, Scope, Store, list_archives,
 };
 use perdura_base::{CkptEpoch, Epoch, Error, Pos, Result, Uuid};
-use perdura_device::{Access, Disk, FaultPlan, FileDisk, MemDisk, SimDisk, SyncFailure};
+use perdura_device::{Access, Disk, DiskLayer, FaultPlan, FileDisk, MemDisk, SimDisk, SyncFailure};
 use perdura_page::RegionDigest;
 
 use crate::common::{Owned, UUID, header, id, random, records};
@@ -252,18 +252,22 @@ fn a_change_that_fails_is_made_later() {
 /// A disk with ineffective locks, as on some network file systems.
 struct Lockless(MemDisk);
 
-#[rustfmt::skip]
-impl Disk for Lockless {
-    fn create(&self, path: &str, access: Access) -> Result<Arc<dyn perdura_device::File>> { self.0.create(path, access) }
-    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn perdura_device::File>> { self.0.open(path, access) }
-    fn list(&self, dir: &str) -> Result<Vec<String>> { self.0.list(dir) }
-    fn make_dir(&self, dir: &str) -> Result<()> { self.0.make_dir(dir) }
-    fn rename(&self, from: &str, to: &str) -> Result<()> { self.0.rename(from, to) }
-    fn publish(&self, from: &str, to: &str) -> Result<()> { self.0.publish(from, to) }
-    fn remove(&self, path: &str) -> Result<()> { self.0.remove(path) }
-    fn sync_dir(&self, dir: &str) -> Result<()> { self.0.sync_dir(dir) }
-    fn lock(&self, _: &str) -> Result<Box<dyn std::any::Any + Send + Sync>> { Ok(Box::new(())) }
-    fn name(&self) -> String { self.0.name() }
+impl DiskLayer for Lockless {
+    fn behind(&self) -> &dyn Disk {
+        &self.0
+    }
+
+    fn in_front(
+        &self,
+        _: &str,
+        file: Arc<dyn perdura_device::File>,
+    ) -> Arc<dyn perdura_device::File> {
+        file
+    }
+
+    fn lock(&self, _: &str) -> Result<Box<dyn std::any::Any + Send + Sync>> {
+        Ok(Box::new(()))
+    }
 }
 
 #[test]

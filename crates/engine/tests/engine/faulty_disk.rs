@@ -1,7 +1,6 @@
 //! A disk between the flusher and the real disk. It injects faults into durable writes to the log, at random by seed.
 //! Writes are delayed, reordered, refused for lack of space, torn, shortened or failed.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
@@ -10,8 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use perdura::{Error, Locks, LogWayReport, Result};
-use perdura_device::{Access, Completed, Disk, DurableQueue, DurableWrite, File, Part, Through};
+use perdura::{Error, LogWayReport, Result};
+use perdura_device::{
+    Completed, Disk, DiskLayer, DurableQueue, DurableWrite, File, FileLayer, Part, Through,
+};
 
 /// The state that the faulty disks of a log share: whether faults are armed, the random numbers, and counts of the
 /// faults that have struck.
@@ -202,50 +203,20 @@ impl DurableQueue for FaultyQueue {
     }
 }
 
-impl Disk for FaultyDisk {
-    fn create(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
-        self.inner.create(path, access)
+impl DiskLayer for FaultyDisk {
+    fn behind(&self) -> &dyn Disk {
+        self.inner.as_ref()
     }
 
-    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
-        let inner = self.inner.open(path, access)?;
+    fn in_front(&self, path: &str, file: Arc<dyn File>) -> Arc<dyn File> {
         if !path.contains("log/") {
-            return Ok(inner);
+            return file;
         }
         let faults = Arc::clone(&self.faults);
-        Ok(Arc::new(FaultyFile { inner, faults }))
-    }
-
-    fn list(&self, dir: &str) -> Result<Vec<String>> {
-        self.inner.list(dir)
-    }
-
-    fn make_dir(&self, dir: &str) -> Result<()> {
-        self.inner.make_dir(dir)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn publish(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.publish(from, to)
-    }
-
-    fn remove(&self, path: &str) -> Result<()> {
-        self.inner.remove(path)
-    }
-
-    fn sync_dir(&self, dir: &str) -> Result<()> {
-        self.inner.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
-        self.inner.lock(path)
-    }
-
-    fn keep_locked(&self, locks: &Locks) {
-        self.inner.keep_locked(locks);
+        Arc::new(FaultyFile {
+            inner: file,
+            faults,
+        })
     }
 
     fn durable_queue(&self) -> Result<Box<dyn DurableQueue>> {
@@ -259,35 +230,11 @@ impl Disk for FaultyDisk {
     fn log_way(&self) -> Option<LogWayReport> {
         self.inner.log_way()
     }
-
-    fn name(&self) -> String {
-        self.inner.name()
-    }
 }
 
-impl File for FaultyFile {
-    fn len(&self) -> Result<u64> {
-        self.inner.len()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.inner.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.inner.write_at(offset, data)
-    }
-
-    fn allocate(&self, len: u64) -> Result<()> {
-        self.inner.allocate(len)
-    }
-
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.inner.set_len(len)
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.inner.sync()
+impl FileLayer for FaultyFile {
+    fn behind(&self) -> &dyn File {
+        self.inner.as_ref()
     }
 
     /// Makes a write for a thread that waits for it. This function also writes segment headers.
@@ -302,13 +249,5 @@ impl File for FaultyFile {
 
     fn direct_fd(&self) -> Option<BorrowedFd<'_>> {
         self.inner.direct_fd()
-    }
-
-    fn path(&self) -> &str {
-        self.inner.path()
-    }
-
-    fn is_direct(&self) -> bool {
-        self.inner.is_direct()
     }
 }

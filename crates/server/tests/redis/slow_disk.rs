@@ -3,9 +3,8 @@
 use super::client::{Client, Running, local, small};
 use perdura::files;
 use perdura::{Db, Result};
-use perdura_device::{Access, Disk, File};
+use perdura_device::{Disk, DiskLayer, File, FileLayer};
 use perdura_server::Server;
-use std::any::Any;
 use std::io::ErrorKind;
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
@@ -47,86 +46,24 @@ struct GatedDisk(Arc<dyn Disk>, Arc<Gate>);
 
 struct GatedFile(Arc<dyn File>, Arc<Gate>);
 
-impl GatedDisk {
-    fn gated(&self, file: Arc<dyn File>) -> Arc<dyn File> {
+impl DiskLayer for GatedDisk {
+    fn behind(&self) -> &dyn Disk {
+        self.0.as_ref()
+    }
+
+    fn in_front(&self, _: &str, file: Arc<dyn File>) -> Arc<dyn File> {
         Arc::new(GatedFile(file, Arc::clone(&self.1)))
     }
 }
 
-impl Disk for GatedDisk {
-    fn create(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
-        Ok(self.gated(self.0.create(path, access)?))
-    }
-
-    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
-        Ok(self.gated(self.0.open(path, access)?))
-    }
-
-    fn list(&self, dir: &str) -> Result<Vec<String>> {
-        self.0.list(dir)
-    }
-
-    fn make_dir(&self, dir: &str) -> Result<()> {
-        self.0.make_dir(dir)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.0.rename(from, to)
-    }
-
-    fn publish(&self, from: &str, to: &str) -> Result<()> {
-        self.0.publish(from, to)
-    }
-
-    fn remove(&self, path: &str) -> Result<()> {
-        self.0.remove(path)
-    }
-
-    fn sync_dir(&self, dir: &str) -> Result<()> {
-        self.0.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
-        self.0.lock(path)
-    }
-
-    fn name(&self) -> String {
-        self.0.name()
-    }
-}
-
-impl File for GatedFile {
-    fn len(&self) -> Result<u64> {
-        self.0.len()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        self.0.read_at(offset, buf)
-    }
-
-    fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.0.write_at(offset, data)
-    }
-
-    fn allocate(&self, len: u64) -> Result<()> {
-        self.0.allocate(len)
-    }
-
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.0.set_len(len)
+impl FileLayer for GatedFile {
+    fn behind(&self) -> &dyn File {
+        self.0.as_ref()
     }
 
     fn sync(&self) -> Result<()> {
         self.1.pass();
         self.0.sync()
-    }
-
-    fn path(&self) -> &str {
-        self.0.path()
-    }
-
-    fn is_direct(&self) -> bool {
-        self.0.is_direct()
     }
 }
 

@@ -1,15 +1,14 @@
 //! Several writes in flight that complete in any order. The tests check which writes make epochs durable, what a
 //! restart finds, and the effect of each failure.
 
-use std::any::Any;
 use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
 use perdura_base::{Epoch, Error, Pos, Result, StreamId};
 use perdura_device::{
-    Access, Completed, CrashProfile, Disk, DurableQueue, DurableWrite, File, MemDisk, Part,
-    SimDisk, Through,
+    Access, Completed, CrashProfile, Disk, DiskLayer, DurableQueue, DurableWrite, File, MemDisk,
+    Part, SimDisk, Through,
 };
 use perdura_wal::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header};
 use perdura_wal::{Begun, Collected, Direction, FlushProgress, Rung, Wait, Wal};
@@ -76,49 +75,17 @@ impl DurableQueue for HeldQueue {
     }
 }
 
-impl Disk for HeldDisk {
-    fn create(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
-        self.0.create(path, access)
+impl DiskLayer for HeldDisk {
+    fn behind(&self) -> &dyn Disk {
+        &self.0
     }
 
-    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
-        self.0.open(path, access)
-    }
-
-    fn list(&self, dir: &str) -> Result<Vec<String>> {
-        self.0.list(dir)
-    }
-
-    fn make_dir(&self, dir: &str) -> Result<()> {
-        self.0.make_dir(dir)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.0.rename(from, to)
-    }
-
-    fn publish(&self, from: &str, to: &str) -> Result<()> {
-        self.0.publish(from, to)
-    }
-
-    fn remove(&self, path: &str) -> Result<()> {
-        self.0.remove(path)
-    }
-
-    fn sync_dir(&self, dir: &str) -> Result<()> {
-        self.0.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
-        self.0.lock(path)
+    fn in_front(&self, _: &str, file: Arc<dyn File>) -> Arc<dyn File> {
+        file
     }
 
     fn durable_queue(&self) -> Result<Box<dyn DurableQueue>> {
         Ok(Box::new(HeldQueue(Arc::clone(&self.1))))
-    }
-
-    fn name(&self) -> String {
-        "held".to_owned()
     }
 }
 

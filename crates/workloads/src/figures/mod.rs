@@ -18,7 +18,7 @@
 //! | [`real`] | the experiments of paper 000 on directories of real disks |
 //! | [`scale`] | the size of an experiment |
 //! | [`figure`] | a reproduced figure, and its files |
-//! | [`file`] | the JSON file of a figure, and its picture drawn again |
+//! | [`mod@file`] | the JSON file of a figure, and its picture drawn again |
 //! | [`claim`] | a claim, its result and its verdict |
 //! | [`paper`] | a value that a paper states |
 //! | [`sample`] | a value of ours, with its spread |

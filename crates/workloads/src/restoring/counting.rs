@@ -1,7 +1,6 @@
 //! A disk that counts the pages that are read from a file. The count is of bytes that the disk returns, so it does not
 //! depend on what a restore reports.
 
-use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use perdura_base::Result;
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
-use perdura_device::{Access, Disk, File, FileId};
+use perdura_device::{Disk, DiskLayer, File, FileLayer};
 
 /// A file, and the part of it that is pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,66 +44,22 @@ impl CountingDisk {
         let bytes = self.bytes.load(Ordering::Relaxed);
         bytes.div_ceil(to_u64(PAGE_BYTES))
     }
+}
 
-    fn counted(&self, path: &str, inner: Arc<dyn File>) -> Arc<dyn File> {
+impl DiskLayer for CountingDisk {
+    fn behind(&self) -> &dyn Disk {
+        self.inner.as_ref()
+    }
+
+    fn in_front(&self, path: &str, file: Arc<dyn File>) -> Arc<dyn File> {
         if path != self.pages.path {
-            return inner;
+            return file;
         }
         Arc::new(CountedFile {
-            inner,
+            inner: file,
             at: self.pages.at.clone(),
             bytes: Arc::clone(&self.bytes),
         })
-    }
-}
-
-impl Disk for CountingDisk {
-    fn create(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
-        Ok(self.counted(path, self.inner.create(path, access)?))
-    }
-
-    fn open(&self, path: &str, access: Access) -> Result<Arc<dyn File>> {
-        Ok(self.counted(path, self.inner.open(path, access)?))
-    }
-
-    fn list(&self, dir: &str) -> Result<Vec<String>> {
-        self.inner.list(dir)
-    }
-
-    fn make_dir(&self, dir: &str) -> Result<()> {
-        self.inner.make_dir(dir)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn publish(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.publish(from, to)
-    }
-
-    fn remove(&self, path: &str) -> Result<()> {
-        self.inner.remove(path)
-    }
-
-    fn sync_dir(&self, dir: &str) -> Result<()> {
-        self.inner.sync_dir(dir)
-    }
-
-    fn lock(&self, path: &str) -> Result<Box<dyn Any + Send + Sync>> {
-        self.inner.lock(path)
-    }
-
-    fn lock_present(&self, path: &str) -> Result<Option<Box<dyn Any + Send + Sync>>> {
-        self.inner.lock_present(path)
-    }
-
-    fn identity(&self, path: &str) -> Result<Option<FileId>> {
-        self.inner.identity(path)
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
     }
 }
 
@@ -115,9 +70,9 @@ struct CountedFile {
     bytes: Arc<AtomicU64>,
 }
 
-impl File for CountedFile {
-    fn len(&self) -> Result<u64> {
-        self.inner.len()
+impl FileLayer for CountedFile {
+    fn behind(&self) -> &dyn File {
+        self.inner.as_ref()
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
@@ -127,39 +82,11 @@ impl File for CountedFile {
         self.bytes.fetch_add(of_pages, Ordering::Relaxed);
         Ok(count)
     }
-
-    fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.inner.write_at(offset, data)
-    }
-
-    fn allocate(&self, len: u64) -> Result<()> {
-        self.inner.allocate(len)
-    }
-
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.inner.set_len(len)
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.inner.sync()
-    }
-
-    fn identity(&self) -> Result<Option<FileId>> {
-        self.inner.identity()
-    }
-
-    fn path(&self) -> &str {
-        self.inner.path()
-    }
-
-    fn is_direct(&self) -> bool {
-        self.inner.is_direct()
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use perdura_device::MemDisk;
+    use perdura_device::{Access, MemDisk};
 
     use super::*;
 

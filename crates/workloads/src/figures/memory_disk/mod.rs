@@ -16,7 +16,7 @@
 //! | [`media`] | the media to which blocks are written, and the time of a write to each |
 //! | [`losses`] | closed forms of the time between two losses |
 //! | [`nodes`] | the time between two losses by simulation: nodes that fail and return |
-//! | [`real`] | tables 2 and 3 on a mounted disk and on running nodes |
+//! | [`real_nodes`] | tables 2 and 3 on a mounted disk and on running nodes |
 //! | [`scale`] | the sizes of the experiments |
 //!
 //! # Source
