@@ -5,6 +5,7 @@
 //! | [`kv`] | SET and GET of random keys, over the Redis protocol or inside the process |
 //! | [`drive`] | transactions in a closed or an open loop, and their latencies until they are durable |
 //! | [`figures`] | the papers' figures: data, plot, claims |
+//! | [`fuse_file`] | a FUSE file system with one file, of which a loop device makes a disk |
 //! | [`mirror`] | blocks in the memories of nodes, compared with durable writes |
 //! | [`restoring`] | restoring an archive, compared with copying its backup |
 //! | [`sms`] | messages inserted and removed by interleaved transactions |
@@ -16,6 +17,7 @@
 
 pub mod drive;
 pub mod figures;
+pub mod fuse_file;
 pub mod kv;
 pub mod latency;
 pub mod mirror;

@@ -21,7 +21,6 @@ mod displaced;
 mod divergence;
 mod fault_calls;
 mod fault_classes;
-mod fuse_file;
 mod golden;
 mod interleaved;
 mod io_faults;

@@ -9,11 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fuser::Errno;
 use perdura_logd::{MemoryDisk, MemoryDiskOptions, TcpNet};
 use perdura_mirror::Key;
+use perdura_workloads::fuse_file::{self, Cells, Errno};
 
-use crate::fuse_file::{self, Cells};
 use crate::mounts::{Mounted, cannot_run, command};
 use crate::node_processes::World;
 use crate::support::arg;
@@ -30,24 +29,28 @@ const TOLD: [&str; 4] = [
 /// The line that the serving process prints when the file is there.
 const READY: &str = "the memory disk is mounted";
 
-impl Cells for MemoryDisk {
+/// The disk that the file-serving threads share.
+struct Shared(Mutex<MemoryDisk>);
+
+impl Cells for Shared {
     fn bytes(&self) -> u64 {
-        MemoryDisk::bytes(self)
+        self.0.lock().unwrap().bytes()
     }
 
-    fn read(&mut self, offset: u64, size: usize) -> Result<Vec<u8>, Errno> {
-        let left = MemoryDisk::bytes(self).saturating_sub(offset);
+    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Errno> {
+        let left = self.bytes().saturating_sub(offset);
         let mut bytes = vec![0; size.min(usize::try_from(left).unwrap())];
-        let read = MemoryDisk::read(self, offset, &mut bytes);
+        let read = self.0.lock().unwrap().read(offset, &mut bytes);
         read.map_err(|_| Errno::EIO)?;
         Ok(bytes)
     }
 
-    fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), Errno> {
-        MemoryDisk::write(self, offset, data).map_err(|_| Errno::EIO)
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        let written = self.0.lock().unwrap().write(offset, data);
+        written.map_err(|_| Errno::EIO)
     }
 
-    fn sync(&mut self) -> Result<(), Errno> {
+    fn sync(&self) -> Result<(), Errno> {
         // A write is in the nodes when it returns.
         Ok(())
     }
@@ -68,7 +71,7 @@ fn serves() {
     });
     let disk = disk.unwrap();
     println!("{} holders", disk.count());
-    let _session = fuse_file::mount(&Arc::new(Mutex::new(disk)), Path::new(&at)).unwrap();
+    let _session = fuse_file::mount(&Arc::new(Shared(Mutex::new(disk))), Path::new(&at)).unwrap();
     println!("{READY}");
     loop {
         std::thread::park();

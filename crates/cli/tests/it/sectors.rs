@@ -1,6 +1,6 @@
 //! A disk that, at a power cut, loses a random part of the sectors that were written but not flushed.
 //!
-//! This process serves a FUSE file system with one file (`fuse_file.rs`). A loop device makes the disk from this file.
+//! This process serves a FUSE file system with one file (`perdura_workloads::fuse_file`). A loop device makes the disk from this file.
 //! [`Disk`] keeps all versions of a sector that were written since the last flush.
 //!
 //! At a power cut, each sector gets a random one of these versions or its flushed version. A group of several sectors
@@ -15,9 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use fuser::{BackgroundSession, Errno};
+use perdura_workloads::fuse_file::{self, BackgroundSession, Cells, Errno};
 
-use crate::fuse_file::{self, Cells};
 use crate::mounts::command;
 use crate::support::arg;
 
@@ -27,7 +26,7 @@ const SECTOR_BYTES: u64 = 512;
 /// The disk, and the mounted file system that serves it.
 pub struct Disk {
     mount: PathBuf,
-    cells: Arc<Mutex<State>>,
+    cells: Arc<Shared>,
     session: Option<BackgroundSession>,
 }
 
@@ -48,6 +47,8 @@ enum Power {
 }
 
 /// The state that the test shares with the file-serving threads.
+struct Shared(Mutex<State>);
+
 struct State {
     flushed: File,
     bytes: u64,
@@ -78,8 +79,9 @@ impl Disk {
             unit,
             rng: fastrand::Rng::with_seed(seed),
         };
-        let cells = Arc::new(Mutex::new(state));
-        let session = fuse_file::mount(&cells, mount)?;
+        let cells = Arc::new(Shared(Mutex::new(state)));
+        let session = fuse_file::mount(&cells, mount);
+        let session = session.map_err(|error| format!("FUSE: {error}"))?;
         Ok(Disk {
             mount: mount.to_owned(),
             cells,
@@ -93,7 +95,7 @@ impl Disk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.cells.lock().unwrap()
+        self.cells.state()
     }
 
     /// Returns the number of flushes so far.
@@ -159,11 +161,33 @@ impl Drop for Disk {
     }
 }
 
-impl Cells for State {
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Cells for Shared {
     fn bytes(&self) -> u64 {
-        self.bytes
+        self.state().bytes
     }
 
+    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Errno> {
+        self.state().read(offset, size)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        self.state().write(offset, data)
+    }
+
+    fn sync(&self) -> Result<(), Errno> {
+        let pause = self.state().pause();
+        std::thread::sleep(pause);
+        self.state().sync()
+    }
+}
+
+impl State {
     fn read(&mut self, offset: u64, size: usize) -> Result<Vec<u8>, Errno> {
         if self.power == Power::Off {
             return Err(Errno::EIO);

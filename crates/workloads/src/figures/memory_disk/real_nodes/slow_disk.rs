@@ -1,31 +1,26 @@
 //! A disk that takes the paper's time for each sync, mounted as a file system.
 //!
-//! This process serves a FUSE file system with one file. A loop device makes a disk from this file, and ext4 is mounted
+//! This process serves a FUSE file system with one file ([`fuse_file`]). A loop device makes a disk from this file, and ext4 is mounted
 //! on that disk. The loop device turns a flush into a sync of the file. The bytes are in memory. A sync sleeps until the
 //! time of its packages has passed ([`Timing`]), and only one sync is served at a time.
 //!
 //! Zeros cost nothing: they prepare a log file before it is used, and the paper's log files exist before the measurement.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry,
-    ReplyOpen, ReplyWrite, Request, WriteFlags,
-};
 use parking_lot::Mutex;
 use perdura_base::num::to_u64;
 
 use super::super::super::scratch::Scratch;
 use super::super::paper::Formula;
+use crate::fuse_file::{self, BackgroundSession, Cells, Errno};
 
 /// The size of the disk, bytes. The file has holes, so it takes as much memory as is written.
 const DISK_BYTES: u64 = 2 << 30;
@@ -44,14 +39,6 @@ const MKFS: [&str; 6] = [
 const MOUNT: &str = "loop,noatime,lazytime,commit=900";
 /// The unit in which written bytes are counted.
 const SECTOR: usize = 4096;
-/// The inode number of the file.
-const FILE: INodeNo = INodeNo(2);
-/// The name of the file.
-const NAME: &str = "disk";
-/// The time for which the kernel may keep the attributes of the file, which never change.
-const TTL: Duration = Duration::from_secs(3600);
-/// The threads that serve requests. A slow sync must not delay reads and writes.
-const THREADS: usize = 4;
 /// The number of attempts to unmount, and the pause between them.
 const UNMOUNTS: (u32, Duration) = (200, Duration::from_millis(10));
 
@@ -96,7 +83,11 @@ struct State {
     head: Mutex<()>,
 }
 
-impl State {
+impl Cells for State {
+    fn bytes(&self) -> u64 {
+        DISK_BYTES
+    }
+
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), Errno> {
         let end = offset.checked_add(to_u64(data.len()));
         if end.is_none_or(|end| end > DISK_BYTES) {
@@ -112,15 +103,15 @@ impl State {
         Ok(())
     }
 
-    fn read(&self, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
-        let left = DISK_BYTES.saturating_sub(offset).min(u64::from(size));
+    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Errno> {
+        let left = DISK_BYTES.saturating_sub(offset).min(to_u64(size));
         let mut bytes = vec![0; usize::try_from(left).map_err(|_| Errno::EINVAL)?];
         let read = self.bytes.read_exact_at(&mut bytes, offset);
         read.map_err(|_| Errno::EIO)?;
         Ok(bytes)
     }
 
-    fn sync(&self) {
+    fn sync(&self) -> Result<(), Errno> {
         let begin = Instant::now();
         let _head = self.head.lock();
         let waited = begin.elapsed();
@@ -130,6 +121,7 @@ impl State {
             .of(self.pending.swap(0, Ordering::SeqCst));
         let due = begin + waited + takes;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        Ok(())
     }
 }
 
@@ -163,18 +155,15 @@ impl SlowDisk {
             head: Mutex::new(()),
         });
         let (served, mounted) = (folder.dir.join("fuse"), folder.dir.join("mounted"));
-        std::fs::create_dir(&served)?;
         std::fs::create_dir(&mounted)?;
-        let mut config = Config::default();
-        config.n_threads = Some(THREADS);
-        let session = fuser::spawn_mount(Served(Arc::clone(&state)), &served, &config);
+        let session = fuse_file::mount(&state, &served);
         let session = session.with_context(|| format!("mounting {} by FUSE", served.display()))?;
         let disk = SlowDisk {
             state,
             folder,
             session: Some(session),
         };
-        let file = served.join(NAME);
+        let file = fuse_file::file_in(&served);
         command("mkfs.ext4", &[&MKFS[..], &[text(&file)?]].concat())?;
         command("mount", &["-o", MOUNT, text(&file)?, text(&mounted)?])?;
         Ok(disk)
@@ -279,99 +268,6 @@ pub fn check() -> Result<()> {
         })?;
     }
     Ok(())
-}
-
-/// The file system. It has only one file.
-struct Served(Arc<State>);
-
-fn attributes(ino: INodeNo) -> FileAttr {
-    let is_file = ino == FILE;
-    FileAttr {
-        ino,
-        size: if is_file { DISK_BYTES } else { 0 },
-        blocks: 0,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind: if is_file {
-            FileType::RegularFile
-        } else {
-            FileType::Directory
-        },
-        perm: 0o700,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        flags: 0,
-        blksize: 4096,
-    }
-}
-
-impl Filesystem for Served {
-    fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        if name == NAME {
-            reply.entry(&TTL, &attributes(FILE), Generation(0));
-        } else {
-            reply.error(Errno::ENOENT);
-        }
-    }
-
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        reply.attr(&TTL, &attributes(ino));
-    }
-
-    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // The kernel must not cache anything: every write must reach this process before its sync.
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
-    }
-
-    fn read(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        size: u32,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        match self.0.read(offset, size) {
-            Ok(bytes) => reply.data(&bytes),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn write(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        data: &[u8],
-        _: WriteFlags,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        let len = u32::try_from(data.len()).map_err(|_| Errno::EINVAL);
-        match len.and_then(|len| self.0.write(offset, data).map(|()| len)) {
-            Ok(len) => reply.written(len),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // Closing the file makes nothing durable.
-        reply.ok();
-    }
-
-    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.0.sync();
-        reply.ok();
-    }
 }
 
 #[cfg(test)]

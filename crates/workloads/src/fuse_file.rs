@@ -5,61 +5,77 @@
 //! system directly.
 
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+pub use fuser::{BackgroundSession, Errno};
 use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry,
-    ReplyOpen, ReplyWrite, Request, WriteFlags,
+    Config, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner,
+    OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request,
+    WriteFlags,
 };
 
+/// The inode number of the file.
 const FILE: INodeNo = INodeNo(2);
+/// The name of the file.
+const NAME: &str = "disk";
+/// The time for which the kernel may keep the attributes of the file, which never change.
 const TTL: Duration = Duration::from_secs(3600);
+/// The threads that serve requests. A slow sync must not delay reads and writes.
+const THREADS: usize = 4;
 
-/// The bytes behind the file.
-pub trait Cells: Send + 'static {
-    /// Returns the size of the file, which never changes.
+/// The bytes behind the file. Several threads call the verbs at once.
+pub trait Cells: Send + Sync + 'static {
+    /// Returns the size of the file, bytes. It never changes.
     fn bytes(&self) -> u64;
+
     /// Reads at most `size` bytes.
-    fn read(&mut self, offset: u64, size: usize) -> Result<Vec<u8>, Errno>;
-    fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), Errno>;
-    fn sync(&mut self) -> Result<(), Errno>;
-    /// Returns the time that passes before a sync.
-    fn pause(&mut self) -> Duration {
-        Duration::ZERO
-    }
+    ///
+    /// # Errors
+    /// The error that the kernel gets.
+    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, Errno>;
+
+    /// Writes bytes.
+    ///
+    /// # Errors
+    /// The error that the kernel gets.
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Errno>;
+
+    /// Makes all written bytes durable.
+    ///
+    /// # Errors
+    /// The error that the kernel gets.
+    fn sync(&self) -> Result<(), Errno>;
 }
 
 /// Returns the path of the file in a file system that is mounted at `mount`.
+#[must_use]
 pub fn file_in(mount: &Path) -> PathBuf {
-    mount.join("disk")
+    mount.join(NAME)
 }
 
-/// Mounts the file system at a new directory.
-pub fn mount(cells: &Arc<Mutex<impl Cells>>, at: &Path) -> Result<BackgroundSession, String> {
-    std::fs::create_dir(at).map_err(|error| error.to_string())?;
+/// Mounts the file system at a new directory. It is unmounted when the session is dropped.
+///
+/// # Errors
+/// The directory cannot be made, or the system permits no FUSE file system.
+pub fn mount(cells: &Arc<impl Cells>, at: &Path) -> io::Result<BackgroundSession> {
+    std::fs::create_dir(at)?;
     let mut config = Config::default();
-    // Several threads are needed, because a slow flush must not delay other requests.
-    config.n_threads = Some(4);
-    let session = fuser::spawn_mount(Served(Arc::clone(cells)), at, &config);
-    session.map_err(|error| format!("FUSE: {error}"))
+    config.n_threads = Some(THREADS);
+    fuser::spawn_mount(Served(Arc::clone(cells)), at, &config)
 }
 
 /// The file system. It has only one file.
-struct Served<C>(Arc<Mutex<C>>);
+struct Served<C>(Arc<C>);
 
 impl<C: Cells> Served<C> {
     fn attributes(&self, ino: INodeNo) -> FileAttr {
         let is_file = ino == FILE;
         FileAttr {
             ino,
-            size: if is_file {
-                self.0.lock().unwrap().bytes()
-            } else {
-                0
-            },
+            size: if is_file { self.0.bytes() } else { 0 },
             blocks: 0,
             atime: UNIX_EPOCH,
             mtime: UNIX_EPOCH,
@@ -76,14 +92,14 @@ impl<C: Cells> Served<C> {
             gid: 0,
             rdev: 0,
             flags: 0,
-            blksize: 512,
+            blksize: 4096,
         }
     }
 }
 
 impl<C: Cells> Filesystem for Served<C> {
     fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        if name == "disk" {
+        if name == NAME {
             reply.entry(&TTL, &self.attributes(FILE), Generation(0));
         } else {
             reply.error(Errno::ENOENT);
@@ -110,9 +126,8 @@ impl<C: Cells> Filesystem for Served<C> {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let size = usize::try_from(size).unwrap();
-        let bytes = self.0.lock().unwrap().read(offset, size);
-        match bytes {
+        let size = usize::try_from(size).map_err(|_| Errno::EINVAL);
+        match size.and_then(|size| self.0.read(offset, size)) {
             Ok(bytes) => reply.data(&bytes),
             Err(error) => reply.error(error),
         }
@@ -130,9 +145,9 @@ impl<C: Cells> Filesystem for Served<C> {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let written = self.0.lock().unwrap().write(offset, data);
-        match written {
-            Ok(()) => reply.written(u32::try_from(data.len()).unwrap()),
+        let len = u32::try_from(data.len()).map_err(|_| Errno::EINVAL);
+        match len.and_then(|len| self.0.write(offset, data).map(|()| len)) {
+            Ok(len) => reply.written(len),
             Err(error) => reply.error(error),
         }
     }
@@ -143,10 +158,7 @@ impl<C: Cells> Filesystem for Served<C> {
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        let pause = self.0.lock().unwrap().pause();
-        std::thread::sleep(pause);
-        let flushed = self.0.lock().unwrap().sync();
-        match flushed {
+        match self.0.sync() {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(error),
         }
