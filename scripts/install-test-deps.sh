@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what the tests need beside Rust: mkfs.ext4, mkfs.xfs, mount and perl for the power-cut tests, iproute2 for
-# the documents' sessions (with curl), a C++ compiler for Luau, Redis 7.0 and a Python of
-# which virtual environments can be made to compare with and to be a client.
+# Installs what the tests need beside Rust: mkfs.ext4, mkfs.xfs, mount and perl for the power-cut tests, sqlite3 for a
+# disk in the memories of nodes, iproute2 for the documents' sessions (with curl), a C++ compiler for Luau, Redis 7.0 and
+# a Python of which virtual environments can be made to compare with and to be a client.
 # Does nothing if all of it is there.
 set -euo pipefail
 
@@ -11,6 +11,7 @@ command -v mkfs.xfs >/dev/null || [ -x /usr/sbin/mkfs.xfs ] || missing+=(xfsprog
 command -v mount >/dev/null || missing+=(mount)
 command -v ip >/dev/null || [ -x /usr/sbin/ip ] || missing+=(iproute2)
 command -v perl >/dev/null || missing+=(perl-base)
+command -v sqlite3 >/dev/null || missing+=(sqlite3)
 command -v curl >/dev/null || missing+=(curl)
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 command -v c++ >/dev/null || missing+=(g++)

@@ -54,6 +54,7 @@ mod queue_consumers;
 mod queue_model;
 mod receipts;
 mod reproduce_disks;
+mod reproduce_nodes;
 mod requests;
 mod scripted;
 mod sectors;
