@@ -3,7 +3,7 @@
 # are loop devices that the kernel throttles (scripts/throttled-disks.sh), so this needs root. Medians of rounds in one
 # run; each round makes a new database for each number of disks.
 #
-#   scripts/bench-checkpoint-disks.sh               three rounds of 200,000 keys of 1,000 bytes, about ten minutes
+#   scripts/bench-checkpoint-disks.sh               three rounds of 200,000 keys of 1,000 bytes, about four minutes
 #   KEYS=50000 ROUNDS=1 COUNTS="1 2" scripts/bench-checkpoint-disks.sh
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -59,7 +59,7 @@ for ((round = 1; round <= rounds; round++)); do
         echo 3 >/proc/sys/vm/drop_caches
         start_perdura "$work/data" "$port" "${options[@]}"
         await "$port"
-        field restart restart_seconds_total >>"$work/restart.$count"
+        field recovery restart_seconds_total >>"$work/restart.$count"
         kill -9 "$last_pid"
         wait "$last_pid" 2>/dev/null || true
     done
