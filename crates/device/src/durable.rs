@@ -24,7 +24,25 @@ use parking_lot::Mutex;
 use perdura_base::Result;
 use perdura_base::limits::SECTOR_BYTES;
 
+use crate::path::bytes_u64;
 use crate::{AlignedBuf, File, Through};
+
+/// Writes `parts` one behind the other from `offset` on, each by one call of `write`.
+///
+/// # Errors
+/// The first error of `write`.
+pub(crate) fn in_sequence(
+    offset: u64,
+    parts: &[&[u8]],
+    write: impl Fn(u64, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut at = offset;
+    for part in parts {
+        write(at, part)?;
+        at += bytes_u64(part.len());
+    }
+    Ok(())
+}
 
 /// A part of a write: the first `len` bytes of a buffer.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use perdura_base::Result;
 
-use crate::path::bytes_u64;
+use crate::durable::in_sequence;
 use crate::{Access, Disk, DurableQueue, File, FileId, Locks, LogWayReport, Through, WaitQueue};
 
 /// A disk in front of another one. See the verbs of [`Disk`].
@@ -131,11 +131,7 @@ pub trait FileLayer: Send + Sync {
     }
 
     fn write_durable(&self, offset: u64, parts: &[&[u8]], _through: Through) -> Result<()> {
-        let mut at = offset;
-        for part in parts {
-            self.write_at(at, part)?;
-            at += bytes_u64(part.len());
-        }
+        in_sequence(offset, parts, |at, part| self.write_at(at, part))?;
         self.sync()
     }
 

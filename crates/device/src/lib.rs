@@ -200,11 +200,7 @@ pub trait File: Send + Sync {
 
     /// Writes `parts` in sequence from `offset` on. Returns when they are durable.
     fn write_durable(&self, offset: u64, parts: &[&[u8]], _through: Through) -> Result<()> {
-        let mut at = offset;
-        for part in parts {
-            self.write_at(at, part)?;
-            at += path::bytes_u64(part.len());
-        }
+        durable::in_sequence(offset, parts, |at, part| self.write_at(at, part))?;
         self.sync()
     }
 

@@ -40,6 +40,19 @@ pub fn cpu_parts(pid: u32) -> Option<(f64, f64)> {
     Some((ticks(11)? / TICKS_PER_SECOND, ticks(12)? / TICKS_PER_SECOND))
 }
 
+/// Returns the bytes that devices have delivered to a process. Reads from the operating system's cache are not in it.
+#[must_use]
+pub fn device_read_bytes(pid: u32) -> Option<u64> {
+    read_bytes(&fs::read_to_string(format!("/proc/{pid}/io")).ok()?)
+}
+
+/// Returns the count of device bytes from the text of the file `io` of a process.
+fn read_bytes(text: &str) -> Option<u64> {
+    let mut lines = text.lines();
+    let count = lines.find_map(|line| line.strip_prefix("read_bytes:"))?;
+    count.trim().parse().ok()
+}
+
 /// Returns the CPU time that this thread has used. Waiting for a core is not included.
 #[must_use]
 pub fn thread_cpu() -> Duration {
@@ -59,6 +72,15 @@ mod tests {
         assert!(rss_bytes(me) <= peak_rss_bytes(me));
         assert!(cpu_seconds(me).is_some());
         assert_eq!(cpu_seconds(u32::MAX), None);
+    }
+
+    #[test]
+    fn the_bytes_of_devices_are_counted_without_those_of_the_cache() {
+        let text = "rchar: 9000\nwchar: 1\nread_bytes: 4096\nwrite_bytes: 0\n";
+        assert_eq!(read_bytes(text), Some(4096));
+        assert_eq!(read_bytes("rchar: 9000\n"), None);
+        assert_eq!(read_bytes("read_bytes: many\n"), None);
+        assert!(device_read_bytes(std::process::id()).is_some());
     }
 
     #[test]

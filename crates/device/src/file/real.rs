@@ -12,6 +12,7 @@ use perdura_base::{Error, Result};
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use rustix::io::{Errno, ReadWriteFlags, pwritev, pwritev2};
 
+use crate::durable::in_sequence;
 use crate::path::bytes_u64;
 
 use super::locks::id_of;
@@ -262,11 +263,7 @@ impl File for RealFile {
                 .write_through(direct, offset, parts)
                 .map_err(|e| self.error("write", e)),
             _ => {
-                let mut at = offset;
-                for part in parts {
-                    self.write_at(at, part)?;
-                    at += bytes_u64(part.len());
-                }
+                in_sequence(offset, parts, |at, part| self.write_at(at, part))?;
                 self.sync()
             }
         }

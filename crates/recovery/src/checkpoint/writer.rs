@@ -249,3 +249,94 @@ impl Drop for Writer {
 fn ended() -> Error {
     Error::Stopped("the thread that writes an image has ended".into())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use perdura_base::limits::PAGE_BYTES;
+    use perdura_base::{ImageSlot, Uuid};
+    use perdura_device::{Disk, DiskLayer, File, FileLayer, MemDisk};
+
+    use super::*;
+
+    /// A disk whose writes take some time. Writes fail after the first `works` ones.
+    struct SlowDisk {
+        inner: MemDisk,
+        done: Arc<AtomicU32>,
+        works: u32,
+    }
+
+    struct SlowFile {
+        inner: Arc<dyn File>,
+        done: Arc<AtomicU32>,
+        works: u32,
+    }
+
+    impl DiskLayer for SlowDisk {
+        fn behind(&self) -> &dyn Disk {
+            &self.inner
+        }
+
+        fn in_front(&self, _: &str, inner: Arc<dyn File>) -> Arc<dyn File> {
+            let (done, works) = (Arc::clone(&self.done), self.works);
+            Arc::new(SlowFile { inner, done, works })
+        }
+    }
+
+    impl FileLayer for SlowFile {
+        fn behind(&self) -> &dyn File {
+            self.inner.as_ref()
+        }
+
+        fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+            std::thread::sleep(Duration::from_millis(20));
+            if self.done.fetch_add(1, Ordering::SeqCst) >= self.works {
+                let error = std::io::Error::other("the disk fails");
+                return Err(Error::io("write", self.path(), error));
+            }
+            self.inner.write_at(offset, data)
+        }
+    }
+
+    /// Gives `pages` pages to a writer with a thread whose disk fails after `works` of them. Returns the pages that are
+    /// perhaps not written, and the count of writes that had returned when the writer had ended.
+    fn ended_after(pages: u32, works: u32) -> (Vec<Unwritten>, u32) {
+        let (slot, uuid) = (ImageSlot::A, Uuid::default());
+        let done = Arc::default();
+        let disk = SlowDisk {
+            inner: MemDisk::new(),
+            done: Arc::clone(&done),
+            works,
+        };
+        ImageFile::create(&disk.inner, slot, &uuid, 0).unwrap();
+        let mut writer = Writer::new(ImageFile::open(&disk, slot, &uuid).unwrap());
+        writer.start_thread();
+        assert!(writer.worker.is_some(), "a thread writes");
+        let staging = Arc::new(AlignedBuf::zeroed(PAGE_BYTES));
+        for local in 0..pages {
+            // An earlier write may have failed already. This one counts all the same.
+            let _earlier = writer.write(PageRun {
+                partition: PartitionId(3),
+                locals: vec![local],
+                place: Place(u64::from(local)),
+                staging: Arc::clone(&staging),
+                range: 0..PAGE_BYTES,
+            });
+        }
+        let unwritten = writer.end();
+        (unwritten, done.load(Ordering::SeqCst))
+    }
+
+    /// A late write would spoil the next image in this slot.
+    #[test]
+    fn a_writer_ends_after_its_last_write_and_names_what_was_not_written() {
+        assert_eq!(ended_after(4, 4), (Vec::new(), 4));
+        let pages = [2, 3].map(|local| Unwritten {
+            partition: PartitionId(3),
+            local,
+        });
+        assert_eq!(ended_after(4, 2), (pages.to_vec(), 4));
+    }
+}

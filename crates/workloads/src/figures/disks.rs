@@ -177,15 +177,10 @@ fn real_claims(
         let pairs = counts
             .iter()
             .map(|disks| (time(real, *disks), time(modelled, *disks)));
-        let pairs: Vec<(f64, f64)> = pairs.collect();
-        claims.push(near(
-            site,
-            &format!("log time of {name} on any number of disks"),
-            &pairs,
-        ));
+        let what = format!("log time of {name} on any number of disks");
+        claims.push(near(site, &what, pairs));
     }
-    let took = real.iter().flat_map(|point| point.runs.all());
-    claims.extend(from_device(took.filter_map(|took| took.from_device)));
+    claims.extend(from_device(real.iter().map(|point| &point.runs)));
     claims
 }
 

@@ -16,9 +16,9 @@ use perdura_recovery::{Level, Methods, RestartReport, Schedule};
 use perdura_steal::{Steal, StealEnv};
 
 use super::real::folders::Folders;
-use super::real::reads;
 use super::sample::Sample;
 use crate::num::{f64_of, ratio};
+use crate::process;
 use crate::sms::{Counts, Driver, Pace, SmsOptions, run_steps};
 
 /// The memory that a restart may use, bytes.
@@ -144,7 +144,9 @@ impl Plant {
     /// Returns the bytes that this process has read from real devices. `None`: the disks are in memory, or the system
     /// does not count them.
     fn device_bytes(&self) -> Option<u64> {
-        self.real.as_ref().and_then(|_| reads::device_bytes())
+        self.real
+            .as_ref()
+            .and_then(|_| process::device_read_bytes(std::process::id()))
     }
 
     /// Returns the bytes of a restart that were to be read from real devices.

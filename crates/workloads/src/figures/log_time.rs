@@ -273,15 +273,13 @@ fn real_claims(site: Backing<'_>, real: &[SchemeLine], modelled: &[SchemeLine]) 
         let beside = find(modelled, &line.name);
         claims.extend(beside.map(|beside| {
             let pairs = line.points.iter().zip(&beside.points);
-            let pairs: Vec<(f64, f64)> = pairs
-                .map(|((_, real), (_, modelled))| (real.median(log), modelled.median(log)))
-                .collect();
-            near(site, &format!("log time of {}", line.name), &pairs)
+            let pairs =
+                pairs.map(|((_, real), (_, modelled))| (real.median(log), modelled.median(log)));
+            near(site, &format!("log time of {}", line.name), pairs)
         }));
     }
-    let runs = real.iter().flat_map(|line| &line.points);
-    let took = runs.flat_map(|(_, runs)| runs.all());
-    claims.extend(from_device(took.filter_map(|took| took.from_device)));
+    let points = real.iter().flat_map(|line| &line.points);
+    claims.extend(from_device(points.map(|(_, runs)| runs)));
     claims
 }
 

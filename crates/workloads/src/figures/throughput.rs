@@ -210,13 +210,9 @@ fn real_claims(
         let pairs = counts
             .iter()
             .map(|disks| (of(&real.by_disks, *disks), of(&modelled.by_disks, *disks)));
-        let pairs: Vec<(f64, f64)> = pairs.collect();
         let label = scheme_label(scheme);
-        claims.push(near(
-            site,
-            &format!("throughput of {label} on any number of disks"),
-            &pairs,
-        ));
+        let what = format!("throughput of {label} on any number of disks");
+        claims.push(near(site, &what, pairs));
     }
     let slots = real.by_slot.iter().map(|point| {
         let beside = tps(
@@ -229,7 +225,7 @@ fn real_claims(
     });
     let slots: Vec<(f64, f64)> = slots.collect();
     if !slots.is_empty() {
-        claims.push(near(site, "throughput of both at any slot size", &slots));
+        claims.push(near(site, "throughput of both at any slot size", slots));
     }
     claims
 }

@@ -227,15 +227,10 @@ fn real_claims(site: Backing<'_>, real: &[Measured], modelled: &[Measured]) -> V
         let pairs = counts
             .iter()
             .map(|disks| (time(real, *disks), time(modelled, *disks)));
-        let pairs: Vec<(f64, f64)> = pairs.collect();
-        claims.push(near(
-            site,
-            &format!("total of {name} on any number of disks"),
-            &pairs,
-        ));
+        let what = format!("total of {name} on any number of disks");
+        claims.push(near(site, &what, pairs));
     }
-    let took = real.iter().flat_map(|bar| bar.3.all());
-    claims.extend(from_device(took.filter_map(|took| took.from_device)));
+    claims.extend(from_device(real.iter().map(|bar| &bar.3)));
     claims
 }
 

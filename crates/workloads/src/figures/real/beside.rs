@@ -1,6 +1,7 @@
 //! Claims about real disks: the claims of the models with other names, and how near the models are.
 
 use super::super::claim::{Claim, Finding};
+use super::super::lab::Runs;
 use super::super::sample::Sample;
 use super::Backing;
 
@@ -25,8 +26,9 @@ pub fn on_real(claims: Vec<Claim>) -> Vec<Claim> {
 /// number of disks, the real one first. The ratio that is furthest from 1 is judged. Only disks at the paper's rate are
 /// judged, because the models have that rate.
 #[must_use]
-pub fn near(site: Backing<'_>, what: &str, pairs: &[(f64, f64)]) -> Claim {
-    let all = Sample::of(pairs.iter().map(|(real, modelled)| real / modelled));
+pub fn near(site: Backing<'_>, what: &str, pairs: impl IntoIterator<Item = (f64, f64)>) -> Claim {
+    let ratios = pairs.into_iter().map(|(real, modelled)| real / modelled);
+    let all = Sample::of(ratios);
     let furthest = match (all.high - 1.0).abs() >= (all.low - 1.0).abs() {
         true => all.high,
         false => all.low,
@@ -56,10 +58,15 @@ pub fn near(site: Backing<'_>, what: &str, pairs: &[(f64, f64)]) -> Claim {
     )
 }
 
-/// Returns the claim that restarts read from the device. `parts` has, for each restart, the bytes from the device as
-/// a part of all bytes. `None`: the system does not count them.
+/// Returns the claim that restarts read from the device. `None`: the system does not count the bytes.
 #[must_use]
-pub fn from_device(parts: impl IntoIterator<Item = f64>) -> Option<Claim> {
+pub fn from_device<'a>(restarts: impl IntoIterator<Item = &'a Runs>) -> Option<Claim> {
+    let took = restarts.into_iter().flat_map(Runs::all);
+    least_from_device(took.filter_map(|took| took.from_device))
+}
+
+/// Returns the claim about the least of `parts`: the bytes from the device as a part of all bytes, for each restart.
+fn least_from_device(parts: impl IntoIterator<Item = f64>) -> Option<Claim> {
     let all = Sample::of(parts);
     let least = Sample {
         median: all.low,
@@ -94,7 +101,7 @@ mod tests {
             disks: &disks,
             rates: &rates,
         };
-        near(site, "w", pairs)
+        near(site, "w", pairs.iter().copied())
     }
 
     #[test]
@@ -106,14 +113,14 @@ mod tests {
             let claim = judged(&[(1.0, 1.0), far]);
             assert_eq!(claim.verdict, Verdict::Fails, "{far:?}");
         }
-        let other = near(Backing::Modelled, "w", &[(1.0, 9.0)]);
+        let other = near(Backing::Modelled, "w", [(1.0, 9.0)]);
         assert_eq!(other.verdict, Verdict::Reported);
         assert!(other.why.starts_with("not judged"));
     }
 
     #[test]
     fn reads_from_the_cache_fail() {
-        let verdict = |parts: &[f64]| from_device(parts.iter().copied()).map(|c| c.verdict);
+        let verdict = |parts: &[f64]| least_from_device(parts.iter().copied()).map(|c| c.verdict);
         assert_eq!(verdict(&[1.01, 1.0]), Some(Verdict::Reported));
         assert_eq!(verdict(&[1.01, 0.4]), Some(Verdict::Fails));
         assert_eq!(verdict(&[]), None);

@@ -6,7 +6,6 @@
 //! | [`folders`] | new subdirectories, and their files out of the cache |
 //! | [`laid_out`] | files whose space was written before |
 //! | [`rates`] | the rates of the disks |
-//! | [`reads`] | the count of bytes that devices delivered |
 //! | [`beside`] | claims about real disks, and about their models |
 //!
 //! An experiment takes a [`Backing`] and asks it for its disks. The rest of the experiment is the same on every site.
@@ -16,7 +15,6 @@ pub mod check;
 pub mod folders;
 pub mod laid_out;
 pub mod rates;
-pub mod reads;
 
 use std::path::PathBuf;
 
