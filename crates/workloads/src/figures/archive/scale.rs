@@ -62,8 +62,8 @@ impl ArchiveScale {
             customers: 600,
         },
         impact_rows: 300_000,
-        impact_runs: 5,
-        impact_measured: Duration::from_millis(2_500),
+        impact_runs: 3,
+        impact_measured: Duration::from_millis(2_000),
         impact_warm_up: Duration::from_millis(500),
     };
 

@@ -62,8 +62,8 @@ impl MemoryDiskScale {
         real_time: Duration::from_millis(1_500),
         found_rounds: 3,
         real_rounds: 5,
-        real_measured: Duration::from_millis(1_200),
-        real_users: &[0, 1, 2, 3, 4],
+        real_measured: Duration::from_millis(1_000),
+        real_users: &[0, 2, 4],
         real_blocks: &[0, 1, 2, 3, 4],
     };
 
