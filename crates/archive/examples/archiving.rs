@@ -74,7 +74,7 @@ fn main() -> Result<()> {
             dir: String::new(),
             digest: Arc::clone(&digest),
         };
-        let mut archiver = Archiver::new(source()?, target, options, 0);
+        let mut archiver = Archiver::new(source()?, target, options);
         archiver.cut_at(durable.epoch);
         let (mut runs, mut archived, mut written) = (0, 0, 0);
         let start = Instant::now();

@@ -25,13 +25,24 @@ use perdura_base::{Epoch, Error, Pos, Result};
 use perdura_page::RegionDigest;
 
 use crate::manifest::Edit;
-use crate::merge::{Follows, Merge, MergeOptions};
+use crate::merge::{Merge, MergeOptions};
 use crate::name::RunId;
 use crate::output::Progress;
 use crate::reader::Run;
-use crate::run::Codec;
+use crate::run::{Codec, Moment, Moments};
 use crate::store::{Publication, Store};
 use crate::writer::RunSummary;
+
+/// A run that the drain has written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drained {
+    /// The run.
+    pub summary: RunSummary,
+    /// The position of its end in each stream of the log.
+    pub ends: Vec<Pos>,
+    /// The moments that it lists.
+    pub moments: Moments,
+}
 
 /// The result of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,9 +51,8 @@ pub enum DrainStep {
     Empty,
     /// The drain made an I/O.
     Working,
-    /// The drain has written a run that follows the archive's last run. The run ends at these positions of the log's
-    /// streams. The caller must add the run to the archive.
-    Run(RunSummary, Vec<Pos>),
+    /// The drain has written a run that follows the archive's last run. The caller must add it to the archive.
+    Run(Drained),
 }
 
 enum Stage {
@@ -59,13 +69,11 @@ pub struct Drain {
     backlog: Arc<Store>,
     archive: Arc<Store>,
     region: Arc<RegionDigest>,
-    /// The wall clock of the archive's latest moment, microseconds since 1970.
-    wall_us: u64,
     stage: Stage,
 }
 
 impl Drain {
-    /// Begins to move the runs of `backlog` into `archive`. `wall_us` is the wall clock of the archive's latest moment.
+    /// Begins to move the runs of `backlog` into `archive`.
     /// While the drain exists, no other process may add runs to the archive, and the backlog may only grow at its end.
     ///
     /// # Errors
@@ -74,7 +82,6 @@ impl Drain {
         backlog: Arc<Store>,
         archive: Arc<Store>,
         region: Arc<RegionDigest>,
-        wall_us: u64,
     ) -> Result<Drain> {
         assert_eq!(backlog.uuid(), archive.uuid(), "both are of one database");
         let begin = backlog.manifest().begin;
@@ -85,7 +92,6 @@ impl Drain {
             backlog,
             archive,
             region,
-            wall_us,
             stage: Stage::Idle,
         })
     }
@@ -119,9 +125,14 @@ impl Drain {
             Stage::Write(mut merge, run) => match merge.step()? {
                 Progress::More => self.stage = Stage::Write(merge, run),
                 Progress::Done(summary) => {
-                    let moments = run.moments().list();
-                    self.wall_us = self.wall_us.max(moments.last().map_or(0, |m| m.wall_us));
-                    return Ok(DrainStep::Run(summary, run.ends().to_vec()));
+                    let moments = run.moments().list().iter().copied();
+                    let epochs = summary.id.epochs;
+                    let own = moments.filter(|moment| epochs.contains(moment.epoch));
+                    return Ok(DrainStep::Run(Drained {
+                        summary,
+                        ends: run.ends().to_vec(),
+                        moments: Moments::sampled(&own.collect::<Vec<Moment>>()),
+                    }));
                 }
             },
             Stage::Adding => {
@@ -168,10 +179,7 @@ impl Drain {
         }
         let options = MergeOptions {
             codec: Codec::Lz4,
-            follows: Some(Follows {
-                begin: end,
-                wall_us: self.wall_us,
-            }),
+            begin: Some(end),
             ..MergeOptions::default()
         };
         let merge = Merge::new(

@@ -75,7 +75,7 @@ pub use drain::{Drain, DrainStep};
 pub use generation::Generation;
 pub use log_order::LogOrder;
 pub use manifest::{Edit, Manifest, Object, ObjectId, Role, Writer};
-pub use merge::{Follows, Images, Keep, Merge, MergeOptions, Merged};
+pub use merge::{Images, Keep, Merge, MergeOptions, Merged};
 pub use merger::{MergedRun, Merger, MergerOptions, MergerStep, Policy, Verdict};
 pub use name::{EpochRange, RunId};
 pub use quick::{Quick, QuickRun, Sorted};

@@ -32,7 +32,7 @@ use perdura_base::{Epoch, Error, Result};
 use perdura_page::RegionDigest;
 
 use crate::manifest::object::RUNS;
-use crate::manifest::{Edit, Manifest, Object, ObjectId};
+use crate::manifest::{Clock, Edit, Manifest, Object, ObjectId};
 use crate::merge::{Keep, Merge, MergeOptions};
 use crate::name::{EpochRange, RunId};
 use crate::reader::Run;
@@ -52,7 +52,7 @@ pub enum Verdict {
 }
 
 /// A function that chooses the moments of a merged run. The function chooses from the moments that the inputs list.
-pub type Policy = Arc<dyn Fn(RunId, &[Moment]) -> Verdict + Send + Sync>;
+pub type Policy = Arc<dyn Fn(&Clock, &[Moment]) -> Verdict + Send + Sync>;
 
 /// The count of idle steps before a new attempt to merge the waiting runs.
 const WAITS_IDLE: u32 = 64;
@@ -383,7 +383,7 @@ impl Merger {
             codec: self.options.codec,
             keep,
             listed,
-            follows: None,
+            begin: None,
         };
         let sources = Sources {
             bytes: open.iter().map(|run| run.bytes()).sum(),
@@ -406,7 +406,8 @@ impl Merger {
         let listed: Vec<Moment> = lists.copied().collect();
         let combined = inputs.iter().filter(|run| run.header().only_listed_moments);
         let combined = combined.count();
-        let moments = match (self.options.policy)(output, &listed) {
+        let clock = &self.store.manifest().clock;
+        let moments = match (self.options.policy)(clock, &listed) {
             Verdict::Only(moments) => moments,
             Verdict::Each if combined == 0 => return Some(Kept::Each(None)),
             Verdict::Listing(list) if combined == 0 => {

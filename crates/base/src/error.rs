@@ -113,6 +113,22 @@ pub enum Error {
         durable: crate::Epoch,
     },
 
+    /// Corruption: the last state that can be restored is older than the last commit that is known. A restore of the last
+    /// state would lose commits in silence.
+    #[error(
+        "commits are known up to epoch {known}, but only the state of epoch {restorable} can be \
+         restored: {why}. Nothing was changed. To restore the older state, give the moment \
+         {restorable}"
+    )]
+    OlderOnly {
+        /// The last epoch that can be restored.
+        restorable: crate::Epoch,
+        /// The last epoch that is known.
+        known: crate::Epoch,
+        /// The reason.
+        why: &'static str,
+    },
+
     /// Corruption: the archive ends with an earlier epoch than the database's anchor says. The log of the missing
     /// epochs may have been deleted.
     #[error(
@@ -249,6 +265,7 @@ impl Error {
             Error::Corrupt(_)
             | Error::LostLog { .. }
             | Error::ArchiveBehind { .. }
+            | Error::OlderOnly { .. }
             | Error::Version { .. }
             | Error::Foreign { .. } => Family::Corruption,
         }

@@ -12,17 +12,19 @@
 //! |---|---|
 //! | [`backlog`] | runs wait on the log's disk while the archive is away |
 //! | `of_core` | the functions of [`Core`] that an archive's writer calls |
+//! | `running` | the store that the archiver adds to, and its steps |
 
 pub mod backlog;
 mod of_core;
+mod running;
 
 use std::sync::Arc;
 
 use perdura_archive::quick::WORKSPACE_BYTES;
-use perdura_archive::store::{Creation, Own, Publication};
+use perdura_archive::store::{Creation, Own};
 use perdura_archive::{
-    ArchivedRun, Archiver, ArchiverOptions, ArchiverStep, Edit, Generation, Object, Progress, Role,
-    RunTarget, Store, Writer, list_archives,
+    Archiver, ArchiverOptions, ArchiverStep, Generation, Role, RunTarget, Store, Writer,
+    list_archives,
 };
 use perdura_base::checksum::mix64;
 use perdura_base::{Epoch, Error, Result, Uuid};
@@ -35,18 +37,7 @@ use crate::lent::Lent;
 use crate::proving::{ProofStats, Proving};
 
 use backlog::{Backlog, BacklogOptions, BacklogStats, Opener, Turn};
-
-/// The store that the archiver adds to: the archive, or the backlog while the archive is away.
-struct Running {
-    store: Arc<Store>,
-    archiver: Archiver,
-    /// A written run, and the manifest change under way that adds the run to `store`.
-    naming: Option<(Publication, ArchivedRun)>,
-    row: Generation,
-    backlog: Option<Backlog>,
-    /// True if the backlog took the last turn. The backlog and the archiver take turns.
-    turns: bool,
-}
+use running::{Running, end_of};
 
 /// The archiving of a database onto a disk. Each step does one I/O, except for the step that opens the archive.
 pub struct Archiving {
@@ -61,7 +52,7 @@ pub struct Archiving {
     /// True if the standing proof took the last step. While the proof and the archiver both have work, their steps
     /// alternate.
     proves: bool,
-    /// The damaged backups that the last opening found, until [`Archiving::take_damaged`] takes the
+    /// The damage that the last opening found, until [`Archiving::take_damaged`] takes the
     /// list.
     damaged: Option<Vec<String>>,
     /// The options of the backlog. `None`: while the archive is away, no runs are made and the log is kept.
@@ -163,7 +154,7 @@ impl Archiving {
         }
     }
 
-    /// Takes the list of backups that are missing or have the wrong size, each with its fault. `None` if the archive
+    /// Takes the list of damaged manifests, and of objects that are missing or have the wrong size. `None` if the archive
     /// was not opened since the last call.
     pub fn take_damaged(&mut self) -> Option<Vec<String>> {
         self.damaged.take()
@@ -240,8 +231,8 @@ impl Archiving {
     /// cut up to the run's end.
     ///
     /// # Errors
-    /// As [`Store::open`] and [`Store::create`], [`Archiver::step`], [`Publication::step`] and [`Core::set_archived`];
-    /// [`Error::Usage`] if the database is archived and the archive is missing. The next step opens the archive again.
+    /// As [`Store::open`] and [`Store::create`], [`Archiver::step`] and [`Core::set_archived`]; errors of publishing a
+    /// manifest. [`Error::Usage`] if the database is archived and the archive is missing. The next step opens the archive again.
     /// With a backlog, [`take_trouble`](Self::take_trouble) returns the archive's errors, and runs go to the backlog.
     pub fn step(&mut self, core: &Core) -> Result<ArchiverStep> {
         let Some(running) = self.running.take() else {
@@ -303,8 +294,8 @@ impl Archiving {
         };
         backlog.bound(core);
         if backlog.is_waiting() && std::mem::take(&mut self.looks) {
-            let found = self.find_archive(core);
-            match found.and_then(|(store, wall_us)| backlog.drain_into(store, wall_us)) {
+            let found = self.open_store(core);
+            match found.and_then(|store| backlog.drain_into(store)) {
                 Ok(()) => self.is_away = false,
                 Err(error) => self.trouble = Some(error),
             }
@@ -335,8 +326,7 @@ impl Archiving {
                 }
                 Turn::Drained(archive) if running.naming.is_none() => {
                     drop(running);
-                    let wall_us = last_moment(&archive)?;
-                    let running = self.archive_into(core, archive, wall_us, None)?;
+                    let running = self.archive_into(core, archive, None)?;
                     self.run_on(running);
                     return Ok(ArchiverStep::Working);
                 }
@@ -365,8 +355,8 @@ impl Archiving {
 
     /// Opens the archive, and also the backlog if runs wait there. If the archive is away, opens only the backlog.
     fn open(&mut self, core: &Core) -> Result<Running> {
-        match self.find_archive(core) {
-            Ok((store, wall_us)) => match self.open_at(core, store, wall_us) {
+        match self.open_store(core) {
+            Ok(store) => match self.open_at(core, store) {
                 // This may be an older copy of the archive, and the current one may come back.
                 Err(error @ Error::ArchiveBehind { .. }) => self.open_without(core, error),
                 opened => opened,
@@ -377,14 +367,8 @@ impl Archiving {
         }
     }
 
-    fn find_archive(&mut self, core: &Core) -> Result<(Arc<Store>, u64)> {
-        let store = self.open_store(core)?;
-        let wall_us = last_moment(&store)?;
-        Ok((store, wall_us))
-    }
-
     /// Continues the opening with an archive that was found.
-    fn open_at(&mut self, core: &Core, store: Arc<Store>, wall_us: u64) -> Result<Running> {
+    fn open_at(&mut self, core: &Core, store: Arc<Store>) -> Result<Running> {
         let uuid = *store.uuid();
         let waits = |backlog: &Arc<Store>| backlog.manifest().runs().next().is_some();
         let found = perdura_archive::backlog::find(&core.disks().logs, &uuid)?;
@@ -395,13 +379,12 @@ impl Archiving {
         let Some(backlog) = backlog.filter(waits) else {
             let known = core.archived().map_or(Epoch(0), |end| end.epoch);
             store.manifest().check_not_behind(known)?;
-            return self.archive_into(core, store, wall_us, None);
+            return self.archive_into(core, store, None);
         };
         let options = self.backlog.clone().unwrap_or_default();
         let mut moving = Backlog::new(Arc::clone(&backlog), options);
-        moving.drain_into(store, wall_us)?;
-        let wall_us = wall_us.max(last_moment(&backlog)?);
-        self.archive_into(core, backlog, wall_us, Some(moving))
+        moving.drain_into(store)?;
+        self.archive_into(core, backlog, Some(moving))
     }
 
     /// Continues the opening without the archive, which is away.
@@ -413,9 +396,8 @@ impl Archiving {
         self.trouble = Some(error);
         self.is_away = true;
         let store = self.opener(core).open_or_make(&from)?;
-        let wall_us = last_moment(&store)?;
         let backlog = Backlog::new(Arc::clone(&store), options);
-        self.archive_into(core, store, wall_us, Some(backlog))
+        self.archive_into(core, store, Some(backlog))
     }
 
     fn opener<'a>(&mut self, core: &'a Core) -> Opener<'a> {
@@ -426,13 +408,11 @@ impl Archiving {
         Opener { core, life, images }
     }
 
-    /// Prepares an archiver that adds runs to a store. The first run begins at the store's end. `wall_us` is the time
-    /// of the latest moment up to that end.
+    /// Prepares an archiver that adds runs to a store. The first run begins at the store's end.
     fn archive_into(
         &self,
         core: &Core,
         store: Arc<Store>,
-        wall_us: u64,
         backlog: Option<Backlog>,
     ) -> Result<Running> {
         let end = end_of(&store);
@@ -454,7 +434,7 @@ impl Archiving {
             dir: store.runs_dir(),
             digest: Arc::new(RegionDigest::new()),
         };
-        let archiver = Archiver::new(source, target, options, wall_us);
+        let archiver = Archiver::new(source, target, options);
         assert_eq!(
             archiver.begin(),
             store.manifest().end,
@@ -464,6 +444,8 @@ impl Archiving {
             store,
             archiver,
             naming: None,
+            noting: None,
+            noted_ns: None,
             row: self.row,
             backlog,
             turns: false,
@@ -518,65 +500,4 @@ impl Archiving {
         };
         Store::create(disk, creation)
     }
-}
-
-impl Running {
-    fn step(&mut self, core: &Core, proving: &Proving) -> Result<ArchiverStep> {
-        if let Some((mut publication, run)) = self.naming.take() {
-            let Progress::Done(_) = publication.step()? else {
-                self.naming = Some((publication, run));
-                return Ok(ArchiverStep::Working);
-            };
-            assert_eq!(
-                end_of(&self.store),
-                run.end,
-                "the log is cut only behind what a durable manifest names"
-            );
-            core.set_archived(&run.end)?;
-            return Ok(ArchiverStep::Run(run));
-        }
-        let durable = core.wal().durable_end(Rung::Disk);
-        let now_ns = core.clock().mono_ns();
-        let step = self.archiver.step(&durable, now_ns)?;
-        let ArchiverStep::Run(run) = step else {
-            return Ok(step);
-        };
-        if !self.row.makes_runs() {
-            core.set_archived(&run.end)?;
-            return Ok(ArchiverStep::Run(run));
-        }
-        let mut images = core.images_for_archive();
-        proving.add_images(&mut images);
-        // The anchor is noted after the run's last frame was read. So the noted anchor declares the family of every
-        // ordered frame in the run.
-        self.store.note_anchor(core.anchor_for_archive());
-        let edit = Edit::AddRun {
-            run: Object::of(&run.summary),
-            ends: run.end.ends.clone(),
-            images: Some(images),
-        };
-        self.naming = Some((self.store.publish(edit), run));
-        Ok(ArchiverStep::Working)
-    }
-}
-
-/// Returns the end of an archive's runs. If the archive has no run, returns the point where its first run will start.
-fn end_of(store: &Store) -> EpochEnds {
-    let manifest = store.manifest();
-    assert!(manifest.end > Epoch(0), "epochs count from 1");
-    EpochEnds {
-        epoch: Epoch(manifest.end.0 - 1),
-        ends: manifest.positions.clone(),
-    }
-}
-
-/// Returns the time of the latest moment in an archive's runs; 0 if no run has a moment.
-fn last_moment(store: &Store) -> Result<u64> {
-    let runs: Vec<_> = store.manifest().runs().collect();
-    for id in runs.into_iter().rev() {
-        if let Some(moment) = store.open_run(id)?.moments().list().last() {
-            return Ok(moment.wall_us);
-        }
-    }
-    Ok(0)
 }

@@ -18,7 +18,7 @@ pub const UNPROVEN_MAX: u64 = 4;
 
 impl AtArchive {
     /// Returns the archive's fault: the archive cannot be reached, a proof or a drill has failed, no proof was made for
-    /// too long, or backups are missing. `None`: no fault is known, or the database has no archive.
+    /// too long, or files are missing. `None`: no fault is known, or the database has no archive.
     pub fn alarm(&self) -> Option<String> {
         if !self.archives {
             return None;
@@ -35,7 +35,7 @@ impl AtArchive {
             .then(|| format!("the drill of epoch {} failed: {}", drill.epoch, drill.text));
         let alarm = proof.alarm.clone().or(failed);
         let proven = alarm.or_else(|| self.absent(&proof));
-        proven.or_else(|| self.ground.delays.why(Work::Backups))
+        proven.or_else(|| self.ground.delays.why(Work::Objects))
     }
 
     /// Returns the alarm for an archive that cannot be reached. Its text says how much data waits, and whether writes

@@ -138,10 +138,10 @@ impl AtArchive {
         }
         if let Some(damaged) = archiving.take_damaged() {
             match &damaged[..] {
-                [] => self.ground.delays.done(Work::Backups),
+                [] => self.ground.delays.done(Work::Objects),
                 _ => {
                     let error = Error::Usage(damaged.join("; "));
-                    self.ground.delays.failed(Work::Backups, &error, now_ns);
+                    self.ground.delays.failed(Work::Objects, &error, now_ns);
                 }
             }
         }

@@ -40,8 +40,8 @@ pub(crate) enum Work {
     View,
     /// Merging the runs of the archive.
     Merge,
-    /// Checking the backups of the archive for damage. A damaged backup cannot be restored.
-    Backups,
+    /// Checking the files of the archive for damage.
+    Objects,
 }
 
 impl Work {
@@ -57,7 +57,7 @@ impl Work {
             Work::Backup => "the archive's first backup".into(),
             Work::View => "changing the view of the mirror".into(),
             Work::Merge => "merging the archive".into(),
-            Work::Backups => "finding the archive's backups whole".into(),
+            Work::Objects => "finding the archive's files whole".into(),
         }
     }
 
@@ -69,7 +69,7 @@ impl Work {
             | Work::View
             | Work::Archive
             | Work::Backlog => URGENT_NS,
-            Work::Checkpoint | Work::Removal | Work::Backup | Work::Merge | Work::Backups => {
+            Work::Checkpoint | Work::Removal | Work::Backup | Work::Merge | Work::Objects => {
                 LONGEST_NS
             }
         }

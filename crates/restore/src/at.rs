@@ -1,10 +1,8 @@
-//! The moment to restore, as an operator gives it: an epoch, a time, or a span before the archive's end.
+//! The moment to restore, as an operator gives it: an epoch, a time, an age, or a span before the archive's end.
 //!
 //! The archive counts in epochs; clock times are translated into epochs. Each run lists at most a thousand *moments*. A
 //! moment is a closed epoch with the wall-clock time of the close. A time refers to the last listed moment up to that
-//! time. If the clock was set back, moments keep the highest time so far until the clock has passed it. So a later
-//! moment never has an earlier time. The archiver writes moments by this rule. Moments of a build without the rule are
-//! corrected when they are read.
+//! time ([`Timeline`]).
 //!
 //! # Source
 //! "Single-pass restore after a media failure", section 3.2, restores to the end of the log. An earlier point in time
@@ -20,6 +18,7 @@ use perdura_base::{Epoch, Error, Result};
 use perdura_wal::Archived;
 
 use crate::listed::Listed;
+use crate::timeline::Timeline;
 
 /// A moment, as an operator gives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +27,8 @@ pub enum At {
     Epoch(Epoch),
     /// A reading of the clock, microseconds since 1970.
     Time(u64),
+    /// A span before now, microseconds.
+    Ago(u64),
     /// A span before the last moment of the archive, microseconds.
     BeforeEnd(u64),
 }
@@ -40,11 +41,14 @@ impl FromStr for At {
             return Ok(At::Epoch(Epoch(epoch)));
         }
         let time = parse_moment(text).map(At::Time);
-        let found = time.or_else(|| parse_span(text).map(At::BeforeEnd));
+        let ago = || parse_span(text).map(At::Ago);
+        let before = || text.strip_prefix("end-").and_then(parse_span);
+        let found = time.or_else(ago).or_else(|| before().map(At::BeforeEnd));
         found.ok_or_else(|| {
             format!(
                 "'{text}' is not a moment. Give an epoch (4711), a UTC time (2026-03-01 12:00:00), or a time with its \
-                 offset (2026-03-01 12:00:00+02:00). Or give the time before the archive's end (10min, 1h30m, 2d)"
+                 offset (2026-03-01 12:00:00+02:00). Or give an age (10min, 1h30m, 2d), or the time before the \
+                 archive's end (end-10min)"
             )
         })
     }
@@ -52,70 +56,23 @@ impl FromStr for At {
 
 impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |us: &u64| format!("{}.{:06} s", us / 1_000_000, us % 1_000_000);
         match self {
             At::Epoch(epoch) => write!(f, "epoch {epoch}"),
             At::Time(us) => f.write_str(&moment(*us)),
-            At::BeforeEnd(us) => {
-                let (seconds, micros) = (us / 1_000_000, us % 1_000_000);
-                write!(f, "{seconds}.{micros:06} s before the archive's end")
-            }
+            At::Ago(us) => write!(f, "{} ago", seconds(us)),
+            At::BeforeEnd(us) => write!(f, "{} before the archive's end", seconds(us)),
         }
     }
 }
 
-/// A summary of moments that are visited in order: the first moment, the last moment, and the last moment up to a given
-/// time.
-#[derive(Debug, Default)]
-pub(crate) struct Timeline {
-    first: Option<Moment>,
-    found: Option<Moment>,
-    last: Option<Moment>,
-}
-
-impl Timeline {
-    /// Visits the next moment.
-    pub(crate) fn note(&mut self, moment: Moment, time_us: u64) {
-        let before = self.last;
-        debug_assert!(
-            before.is_none_or(|before| before.epoch < moment.epoch),
-            "moments come in the order of their epochs"
-        );
-        let wall_us = moment
-            .wall_us
-            .max(before.map_or(0, |before| before.wall_us));
-        let moment = Moment { wall_us, ..moment };
-        self.first.get_or_insert(moment);
-        assert!(
-            self.first.is_some_and(|first| first.wall_us <= wall_us),
-            "time does not go back"
-        );
-        if wall_us <= time_us {
-            self.found = Some(moment);
-        }
-        self.last = Some(moment);
-    }
-
-    /// Returns the last visited moment that is not later than `time_us`. Fails unless `time_us` is between the first
-    /// and the last visited moment. `at` is for the error's text.
-    fn at(&self, at: At, time_us: u64) -> Result<Moment> {
-        let (Some(first), Some(last)) = (self.first, self.last) else {
-            return Err(Error::Usage(
-                "the archive lists no moments, so it knows no times. Give an epoch".into(),
-            ));
-        };
-        assert!(first.epoch <= last.epoch, "a line has a direction");
-        let found = self.found.filter(|_| time_us <= last.wall_us);
-        found.ok_or_else(|| {
-            Error::Usage(format!(
-                "{at} is not in the archive. Its moments are from {} (epoch {}) to {} (epoch \
-                 {}). Without --at the last moment is restored",
-                moment(first.wall_us),
-                first.epoch,
-                moment(last.wall_us),
-                last.epoch
-            ))
-        })
-    }
+/// A moment that was found in an archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chosen {
+    /// The epoch to restore.
+    pub epoch: Epoch,
+    /// The time that was asked for, microseconds since 1970. `None`: an epoch was asked for.
+    pub asked_us: Option<u64>,
 }
 
 /// Returns the moments that a run lists.
@@ -123,21 +80,29 @@ fn of_run(run: &Run) -> impl Iterator<Item = Moment> + '_ {
     run.moments().list().iter().copied()
 }
 
-/// Calls `each` with every moment, in order: first the moments of an archive, then the moments of the runs in `tail`.
-/// Opens only one run of the archive at a time.
-fn walk(store: &Store, tail: &[Arc<Run>], mut each: impl FnMut(Moment)) -> Result<()> {
+/// Visits every moment, in order: first the moments of an archive, then the moments of the runs in `tail`. A run that
+/// is damaged or missing is a hole. Opens only one run of the archive at a time.
+fn walk(store: &Store, tail: &[Arc<Run>], line: &mut Timeline) -> Result<()> {
     if let Some(moments) = of_backups(store)? {
-        moments.into_iter().for_each(each);
+        moments.into_iter().for_each(|moment| line.note(moment));
         return Ok(());
     }
     for run in Listed::of_archive(store)? {
-        of_run(run.open(store)?.as_ref()).for_each(&mut each);
+        match run.open(store) {
+            Ok(opened) => of_run(&opened).for_each(|moment| line.note(moment)),
+            Err(Error::Corrupt(_)) => line.note_hole(run.id()),
+            Err(error) => return Err(error),
+        }
     }
-    tail.iter().flat_map(|run| of_run(run)).for_each(each);
+    let after = tail.iter().flat_map(|run| of_run(run));
+    after.for_each(|moment| line.note(moment));
+    if tail.is_empty() {
+        line.vouch(store.manifest().clock.seen_us);
+    }
     Ok(())
 }
 
-/// Returns the last moment that [`walk`] would visit.
+/// Returns the last moment of an archive and of the runs in `tail`.
 fn last_of(store: &Store, tail: &[Arc<Run>]) -> Result<Option<Moment>> {
     if let Some(moments) = of_backups(store)? {
         return Ok(moments.last().copied());
@@ -178,92 +143,69 @@ fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
 }
 
 impl At {
-    /// Returns the epoch of `self`. A time is looked up in the moments of an archive and of the runs in
-    /// `tail`. These runs follow the archive's runs.
+    /// Returns the moment of `self`. A time is looked up in the moments of an archive and of the runs in `tail`. These
+    /// runs follow the archive's runs. `now_us` is the wall clock, microseconds since 1970.
     ///
     /// # Errors
     /// [`Error::Usage`] for a time that is not between the first and the last moment; the error names these moments.
-    /// The errors of opening a run.
-    pub fn resolve(self, store: &Store, tail: &[Arc<Run>]) -> Result<Epoch> {
+    /// Also for a time that the clock showed twice, and for one next to a run that cannot be read. The errors of the disk.
+    pub fn resolve(self, store: &Store, tail: &[Arc<Run>], now_us: u64) -> Result<Chosen> {
         let time_us = match self {
-            At::Epoch(epoch) => return Ok(epoch),
+            At::Epoch(epoch) => {
+                return Ok(Chosen {
+                    epoch,
+                    asked_us: None,
+                });
+            }
             At::Time(us) => us,
+            At::Ago(us) => now_us.saturating_sub(us),
             At::BeforeEnd(us) => {
                 let last = last_of(store, tail)?;
                 // A time before the first moment is refused below. The error names the first and the last moment.
                 last.map_or(0, |last| last.wall_us).saturating_sub(us)
             }
         };
-        let mut line = Timeline::default();
-        walk(store, tail, |moment| line.note(moment, time_us))?;
-        let found = line.at(self, time_us)?;
-        assert!(found.wall_us <= time_us, "what came later is not restored");
-        Ok(found.epoch)
+        let mut line = Timeline::new(time_us);
+        walk(store, tail, &mut line)?;
+        let asked = match self {
+            At::Time(us) if us > now_us => format!("{self}, which is in the future,"),
+            At::Time(_) => self.to_string(),
+            _ => format!("{self} ({})", moment(time_us)),
+        };
+        Ok(Chosen {
+            epoch: line.at(&asked)?.epoch,
+            asked_us: Some(time_us),
+        })
     }
 }
 
 /// Returns an epoch's approximate closing time: the time of the last moment up to `epoch` that `runs` list. Returns
 /// `None` if `runs` list no moment up to `epoch`.
 pub(crate) fn wall_of(runs: &[Arc<Run>], epoch: Epoch) -> Option<u64> {
-    let moments = runs.iter().flat_map(|run| run.moments().list());
-    let up_to = moments.filter(|moment| moment.epoch <= epoch);
-    up_to.map(|moment| moment.wall_us).max()
+    let newest_first = runs
+        .iter()
+        .rev()
+        .flat_map(|run| run.moments().list().iter().rev());
+    let mut up_to = newest_first.filter(|moment| moment.epoch <= epoch);
+    up_to.next().map(|moment| moment.wall_us)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn line(moments: &[(u64, u64)], time_us: u64) -> Timeline {
-        let mut line = Timeline::default();
-        for (epoch, wall_us) in moments {
-            let (epoch, wall_us) = (Epoch(*epoch), *wall_us);
-            line.note(Moment { epoch, wall_us }, time_us);
-        }
-        line
-    }
-
     #[test]
     fn moments_are_epochs_times_and_spans() {
         assert_eq!("4711".parse(), Ok(At::Epoch(Epoch(4711))));
-        assert_eq!("1h30m".parse(), Ok(At::BeforeEnd(5_400_000_000)));
+        assert_eq!("1h30m".parse(), Ok(At::Ago(5_400_000_000)));
+        assert_eq!("end-1h30m".parse(), Ok(At::BeforeEnd(5_400_000_000)));
         assert_eq!("1970-01-01 00:00:01".parse(), Ok(At::Time(1_000_000)));
-        let refused = "yesterday".parse::<At>().unwrap_err();
-        assert!(refused.contains("'yesterday' is not a moment"), "{refused}");
-    }
-
-    #[test]
-    fn a_time_is_the_last_moment_that_is_not_behind_it() {
-        let moments = [(3, 100), (5, 200), (9, 200), (12, 300)];
-        for (time, epoch) in [(100, 3), (199, 3), (200, 9), (299, 9), (300, 12)] {
-            let found = line(&moments, time).at(At::Time(time), time).unwrap();
-            assert_eq!(found.epoch, Epoch(epoch), "{time}");
-        }
-        for time in [0, 99, 301, u64::MAX] {
-            let refused = line(&moments, time).at(At::Time(1), time).unwrap_err();
-            let refused = refused.to_string();
+        for text in ["yesterday", "end-", "end-yesterday"] {
+            let refused = text.parse::<At>().unwrap_err();
             assert!(
-                refused.contains("(epoch 3)") && refused.contains("(epoch 12)"),
+                refused.contains(&format!("'{text}' is not a moment")),
                 "{refused}"
             );
-        }
-        let none = line(&[], 5).at(At::Time(5), 5).unwrap_err();
-        assert!(none.to_string().contains("lists no moments"), "{none}");
-    }
-
-    #[test]
-    fn a_clock_that_was_set_back_has_stood_still() {
-        let moments = [(3, 100), (5, 500), (9, 200), (12, 400), (15, 600)];
-        for (time, epoch) in [
-            (100, 3),
-            (250, 3),
-            (499, 3),
-            (500, 12),
-            (599, 12),
-            (600, 15),
-        ] {
-            let found = line(&moments, time).at(At::Time(time), time).unwrap();
-            assert_eq!(found.epoch, Epoch(epoch), "{time}");
         }
     }
 }

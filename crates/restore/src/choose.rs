@@ -17,7 +17,7 @@ use perdura_wal::Archived;
 
 use crate::at::wall_of;
 use crate::backup::empty_header;
-use crate::listed::Listed;
+use crate::listed::{Listed, end_of};
 use crate::many::{Kept, RUNS_MAX, reduce};
 use crate::plan::RestorePlan;
 use crate::reach::Reach;
@@ -56,6 +56,7 @@ impl Sources<'_> {
     ///
     /// # Errors
     /// [`Error::Usage`] if the archive has no backup; otherwise the reason why the nearest backup cannot be used.
+    /// [`Error::OlderOnly`] if the last state was asked for and only an older one can be restored.
     pub fn plan(
         &self,
         target: Option<Epoch>,
@@ -68,9 +69,34 @@ impl Sources<'_> {
             // plan is made again.
             match planned {
                 Err(_) if self.store.refresh()?.number != manifest.number => {}
-                planned => return planned,
+                planned => return planned.and_then(|plan| self.check_last(plan, target)),
             }
         }
+    }
+
+    /// Fails if the last state was asked for, and later commits are known than those of the plan's state.
+    fn check_last(&self, plan: RestorePlan, target: Option<Epoch>) -> Result<RestorePlan> {
+        let in_tail = self.tail.last().map(|run| run.id().epochs.last());
+        let known = in_tail.unwrap_or(end_of(self.store)?.epoch);
+        let restorable = plan.target();
+        assert!(
+            target.is_none_or(|target| target == restorable),
+            "the plan is for the target"
+        );
+        if target.is_none() && restorable < known {
+            let why = match plan.backup.header().archive() {
+                Archived::Carried => {
+                    "the database has key-addressed tables, whose changes are only in its backups"
+                }
+                _ => "no runs lead further",
+            };
+            return Err(Error::OlderOnly {
+                restorable,
+                known,
+                why,
+            });
+        }
+        Ok(plan)
     }
 
     fn plan_by(
@@ -136,6 +162,10 @@ impl Sources<'_> {
             let epochs = run.id().epochs;
             // The report has the time of the last listed moment up to the target. That moment is in the target's run,
             // or else in an earlier run.
+            if !reach.needs_runs() {
+                // The backup alone is the state, so a damaged run hinders nothing.
+                break;
+            }
             if epochs.begin <= reach.target && listed_us.is_none() {
                 listed_us = wall_of(&[run.open(self.store)?], reach.target);
             }
@@ -246,14 +276,14 @@ pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
 
 /// The last epoch at which the database had no key-addressed tables, according to the archive's backups. Some changes
 /// of such tables are in the log, but in no run.
-struct TablesSince {
+pub(crate) struct TablesSince {
     /// The highest end epoch among the backups that have no key-addressed tables; 0 if there is no such backup. The
     /// runs have all changes up to that epoch. `None`: the database has no key-addressed tables.
-    plain_end: Option<Epoch>,
+    pub(crate) plain_end: Option<Epoch>,
 }
 
 impl TablesSince {
-    fn of(store: &Store) -> Result<TablesSince> {
+    pub(crate) fn of(store: &Store) -> Result<TablesSince> {
         let manifest = store.manifest();
         let anchor = manifest.anchor()?.map(Anchor::of).transpose()?;
         if anchor.is_none_or(|anchor| anchor.archive() != Archived::Carried) {

@@ -28,7 +28,8 @@ use perdura_recovery::image::{DirEntry, ImageFile, PageSummer, Places};
 use perdura_recovery::threads::start;
 
 use crate::buffers::Buffers;
-use crate::part::{Changes, Part, gap};
+use crate::deadlines::Deadlines;
+use crate::part::{Changes, Merging, Part, gap};
 use crate::plan::RestorePlan;
 use crate::pool::Pool;
 use crate::restore::{RestoreMeans, RestoreReport, geometry, make_database, restore_parts};
@@ -55,8 +56,8 @@ pub struct ReplayReport {
 /// pool of `buffer_pages` pages.
 ///
 /// # Errors
-/// As [`restore`](crate::restore()). [`Error::Usage`] if `buffer_pages` is 0. [`Error::Usage`] for a run that is too
-/// large to be sorted.
+/// As [`restore`](crate::restore()). [`Error::Usage`] if `buffer_pages` is 0, or if deadlines are to be changed.
+/// [`Error::Usage`] for a run that is too large to be sorted.
 pub fn restore_in_log_order(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
@@ -65,11 +66,18 @@ pub fn restore_in_log_order(
     if buffer_pages == 0 {
         return Err(Error::Usage("a buffer pool has at least one page".into()));
     }
+    if means.deadlines != Deadlines::Keep {
+        return Err(Error::Usage(
+            "a restore in log order keeps the deadlines of keys. Restore by the single pass".into(),
+        ));
+    }
     let mut report = ReplayReport::default();
     let restored = make_database(plan, means, |images, k| {
         let begun = means.clock.mono_ns();
         let backup = plan.without_runs();
-        let parts = restore_parts(&backup, means, Buffers::most(means.threads), images, k)?;
+        let merging = |sink| Merging::new(sink, k, k);
+        let buffers = Buffers::most(means.threads);
+        let parts = restore_parts(&backup, means, buffers, images, &merging)?;
         let copied = means.clock.mono_ns();
         let mut replay = Replay::new(plan, images, k, buffer_pages, parts);
         report.waited_ns = replay.play_all(means)?;

@@ -11,6 +11,7 @@ use perdura_device::AlignedBuf;
 use perdura_page::layout;
 use perdura_recovery::image::{DirEntry, PageSummer};
 
+use crate::deadlines::{Settled, Settling};
 use crate::plan::RestorePlan;
 use crate::progress::RestoreProgress;
 
@@ -43,6 +44,7 @@ pub(crate) struct Part {
     pub(crate) applied: u64,
     pub(crate) taken_out: u64,
     pub(crate) skipped: u64,
+    pub(crate) settled: Settled,
 }
 
 /// The state and buffers for merging partitions.
@@ -58,6 +60,8 @@ pub(crate) struct Merging<S> {
     read: AlignedBuf,
     /// The cursors of the previous partition. The next partition reuses their buffers.
     spare: Option<Merged>,
+    /// The treatment of the keys' deadlines. `None`: they are neither counted nor changed.
+    settling: Option<Settling>,
 }
 
 /// A partition that is being merged.
@@ -163,6 +167,15 @@ impl<S: PageSink> Merging<S> {
             read_pages: READ_PAGES,
             read: AlignedBuf::zeroed(READ_PAGES * PAGE_BYTES),
             spare: None,
+            settling: None,
+        }
+    }
+
+    /// Counts and changes the deadlines of the keys.
+    pub(crate) fn settling(self, settling: Settling) -> Merging<S> {
+        Merging {
+            settling: Some(settling),
+            ..self
         }
     }
 
@@ -252,7 +265,7 @@ impl<S: PageSink> Merging<S> {
         let mut part = open.part;
         progress.finish_partition(to_u64(part.entries.len()));
         self.spare = open.records.merged;
-        if !part.is_changed() {
+        if !part.is_changed() && part.settled.changed == 0 {
             part.sidecar = open.section.sidecar;
         }
         self.sink.end_partition(&mut part)?;
@@ -332,6 +345,9 @@ impl<S: PageSink> Merging<S> {
         layout::set_epoch(page, self.tag);
         layout::set_useq(page, useq);
         layout::set_page_id(page, id);
+        if let Some(settling) = &self.settling {
+            settling.settle(page, &mut part.settled);
+        }
         let entry = DirEntry::describe(id, page, self.tag, &self.summer);
         debug_assert!(
             part.entries.last().is_none_or(|(last, _)| *last < local),

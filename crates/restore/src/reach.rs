@@ -119,6 +119,11 @@ impl Reach {
         }
     }
 
+    /// Returns whether any run is needed.
+    pub(crate) fn needs_runs(&self) -> bool {
+        self.needed.is_some()
+    }
+
     /// Returns whether a run has any of the needed epochs.
     pub(crate) fn needs(&self, run: RunId) -> bool {
         let epochs = run.epochs;

@@ -43,6 +43,7 @@ use perdura_recovery::{
 use perdura_wal::{Parent, Scheme, Vouched};
 
 use crate::buffers::Buffers;
+use crate::deadlines::{Deadlines, Settling};
 use crate::part::{Merging, Part};
 use crate::plan::RestorePlan;
 use crate::progress::RestoreProgress;
@@ -86,6 +87,10 @@ pub struct RestoreReport {
     /// Skipped records. A wanted record is skipped if the backup reflects it. An unwanted record is skipped if the
     /// backup does not reflect it.
     pub skipped: u64,
+    /// Keys whose deadline had passed.
+    pub deadlines_passed: u64,
+    /// Keys whose deadline was changed.
+    pub deadlines_changed: u64,
 }
 
 /// The inputs of a restore other than its plan.
@@ -100,6 +105,8 @@ pub struct RestoreMeans<'a> {
     pub clock: &'a dyn Clock,
     /// The counters of the restore's progress.
     pub progress: &'a RestoreProgress,
+    /// The treatment of the keys' deadlines.
+    pub deadlines: Deadlines,
 }
 
 /// Makes the new database. When this function returns, the database is complete and durable.
@@ -134,8 +141,10 @@ fn restore_by(
     means: &RestoreMeans<'_>,
     buffers: Buffers,
 ) -> Result<RestoreReport> {
+    let settling = Settling::of(means.deadlines, plan.wall_us, means.clock.wall_us())?;
     make_database(plan, means, |images, k| {
-        restore_parts(plan, means, buffers, images, k)
+        let merging = |sink| Merging::new(sink, k, k).settling(settling);
+        restore_parts(plan, means, buffers, images, &merging)
     })
 }
 
@@ -185,6 +194,8 @@ pub(crate) fn make_database(
         report.applied += part.applied;
         report.taken_out += part.taken_out;
         report.skipped += part.skipped;
+        report.deadlines_passed += part.settled.passed;
+        report.deadlines_changed += part.settled.changed;
     }
     report.page_writes = report.pages;
     Ok(report)
@@ -223,12 +234,12 @@ fn new_database(header: &BackupHeader, means: &RestoreMeans<'_>) -> Result<NewDa
 }
 
 /// Merges all partitions. Each thread takes one partition at a time.
-pub(crate) fn restore_parts(
+pub(crate) fn restore_parts<'i>(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
     buffers: Buffers,
-    images: &[ImageFile],
-    k: CkptEpoch,
+    images: &'i [ImageFile],
+    merging: &(dyn Fn(ImageSink<'i>) -> Merging<ImageSink<'i>> + Sync),
 ) -> Result<Vec<Part>> {
     let partitions = plan.backup.header().chunks.partitions;
     means.progress.begin(plan.backup.pages(), partitions);
@@ -236,7 +247,7 @@ pub(crate) fn restore_parts(
     let parts = Mutex::new(vec![None; usize::from(partitions)]);
     run_threads(buffers.threads.min(usize::from(partitions)), || {
         let sink = ImageSink::new(images, geometry(plan.backup.header()), buffers.write);
-        let mut merging = Merging::new(sink, k, k).reading(buffers.read);
+        let mut merging = merging(sink).reading(buffers.read);
         loop {
             let partition = next.fetch_add(1, Ordering::Relaxed);
             if partition >= partitions {

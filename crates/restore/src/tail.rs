@@ -11,15 +11,13 @@ use std::sync::Arc;
 
 use perdura_archive::backup::BackupHeader;
 use perdura_archive::{
-    Archiver, ArchiverOptions, ArchiverStep, Follows, Merge, MergeOptions, Run, RunTarget, Store,
-    backlog,
+    Archiver, ArchiverOptions, ArchiverStep, Merge, MergeOptions, Run, RunTarget, Store, backlog,
 };
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::Disk;
 use perdura_page::RegionDigest;
 use perdura_wal::{Archived, EpochEnds, EpochSource, Scheme, survive};
 
-use crate::at::last_listed;
 use crate::choose::beginning;
 use crate::listed::end_of;
 use crate::scratch::Scratch;
@@ -69,15 +67,12 @@ pub fn read_tail(
         ))
     })?;
     let mut from = end_of(store)?;
-    let mut wall_us = last_listed(store)?.map_or(0, |last| last.wall_us);
-    let mut runs = read_backlog(store, logs, scratch, (&from, wall_us))?;
+    let mut runs = read_backlog(store, logs, scratch, &from)?;
     if let Some(last) = runs.last() {
         from = EpochEnds {
             epoch: last.id().epochs.last(),
             ends: last.ends().to_vec(),
         };
-        let moment = last.moments().list().last();
-        wall_us = wall_us.max(moment.map_or(0, |moment| moment.wall_us));
     }
     let uuid = *store.uuid();
     let survivor = survive(logs, uuid, scheme, header.segments, &from)?;
@@ -99,7 +94,7 @@ pub fn read_tail(
         digest: Arc::new(RegionDigest::new()),
     };
     let options = ArchiverOptions::new(uuid, header.chunks);
-    let mut archiver = Archiver::new(source, target, options, wall_us);
+    let mut archiver = Archiver::new(source, target, options);
     archiver.cut_at(durable.epoch);
     loop {
         match archiver.step(&durable, 0)? {
@@ -130,7 +125,7 @@ fn read_backlog(
     store: &Store,
     logs: &[Arc<dyn Disk>],
     scratch: &Scratch,
-    (from, wall_us): (&EpochEnds, u64),
+    from: &EpochEnds,
 ) -> Result<Vec<Arc<Run>>> {
     let uuid = store.uuid();
     let Some(backlog) = backlog::find(logs, uuid)? else {
@@ -157,7 +152,7 @@ fn read_backlog(
     }
     if epochs.begin < begin {
         let options = MergeOptions {
-            follows: Some(Follows { begin, wall_us }),
+            begin: Some(begin),
             ..MergeOptions::default()
         };
         let disk = Arc::clone(scratch.disk());

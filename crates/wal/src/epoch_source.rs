@@ -164,7 +164,8 @@ impl EpochSource {
             return self.end(epoch);
         };
         self.open = Some(epoch);
-        self.wall_us = self.wall_us.max(part.read(durable, &mut each)?);
+        let wall_us = part.read(durable, &mut each)?;
+        self.wall_us = self.wall_us.max(wall_us);
         Ok(SourceStep::Frames)
     }
 
@@ -197,7 +198,7 @@ impl EpochSource {
         };
         Ok(SourceStep::End {
             end: self.at.clone(),
-            wall_us: self.wall_us,
+            wall_us: std::mem::take(&mut self.wall_us),
         })
     }
 

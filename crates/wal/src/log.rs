@@ -393,14 +393,24 @@ impl Wal {
         self.clock.mono_ns()
     }
 
-    /// Returns the wall clock, adjusted so that its readings strictly ascend within the log.
+    /// Returns the wall clock for a block. If the clock was set back, it is lower than that of an earlier block.
     pub(crate) fn stamp(&self) -> u64 {
         let now = self.clock.wall_us();
-        let step = |last: u64| Some(now.max(last + 1));
-        let last = self
-            .wall_us
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
-        now.max(last.unwrap_or(now).saturating_add(1))
+        self.wall_us.store(now, Ordering::Relaxed);
+        now
+    }
+
+    /// Returns whether every filled block is before `durable`. A block that is sealed later has a later stamp than a clock
+    /// that was read before this call.
+    #[must_use]
+    pub fn is_all_before(&self, durable: &Vouched) -> bool {
+        assert_eq!(
+            durable.ends.len(),
+            self.streams.len(),
+            "an end in each stream"
+        );
+        let mut streams = self.streams.iter().zip(&durable.ends);
+        streams.all(|(stream, end)| stream.filled_end.load(Ordering::SeqCst) == end.0)
     }
 
     /// Returns the number of bytes by which all streams together have grown since a checkpoint began at `from`. The

@@ -19,7 +19,7 @@
 //! # The epochs of a run
 //! Runs leave no gap: each run begins with the epoch after the previous run's last epoch. An epoch without frames, or a
 //! void epoch, belongs to the run that is being collected when the archiver passes the epoch. If there were only such
-//! epochs since the last run, no run is cut by age. So an idle database writes nothing.
+//! epochs since the last run, no run is cut by age. So an idle database writes no runs.
 //!
 //! The log after the last run must be kept. To keep that log short, frames without page records (marks of checkpoints,
 //! starts, beacons, ordered frames) cause a run as well. A run with only such frames has no record.
@@ -27,7 +27,6 @@
 //! # Invariants
 //! * A run ends where an epoch ends. [`EpochSource::at`] gives the end positions, and a later archiver can begin there.
 //! * When a run is reported, its file and folder are synced. Only then may the log be deleted up to the run's end.
-//! * The recorded wall-clock times of the moments never go backwards, within a run and from one run to the next.
 //! * After an error the archiver does nothing more. The log still has all records that no finished run holds. The
 //!   caller starts a new archiver at the end of the last run.
 //!
@@ -97,9 +96,8 @@ pub struct ArchivedRun {
     /// The last epoch of the run, and the end of that epoch in each stream. The archive holds the log up to these
     /// positions.
     pub end: EpochEnds,
-    /// The wall clock of the latest moment up to the run's end, microseconds since 1970. The next archiver is created
-    /// with this time.
-    pub wall_us: u64,
+    /// The moments that the run lists.
+    pub moments: Moments,
     /// The count of ordered frames in the run's epochs. The run does not contain these frames. If the count is not 0,
     /// the database cannot be restored from runs.
     pub ordered: u64,
@@ -120,7 +118,6 @@ pub enum ArchiverStep {
 struct Bounds {
     end: EpochEnds,
     moments: Moments,
-    wall_us: u64,
     ordered: u64,
 }
 
@@ -150,7 +147,6 @@ pub struct Archiver {
     generation: u32,
     selection: Selection,
     moments: Vec<Moment>,
-    wall_us: u64,
     /// The time when the run's first frame was read. `None`: no frame has been read since the last cut.
     since_ns: Option<u64>,
     /// The highest epoch that the caller has passed to [`cut_at`](Self::cut_at). `None`: the caller waits for no run.
@@ -158,16 +154,10 @@ pub struct Archiver {
 }
 
 impl Archiver {
-    /// Returns an archiver that reads from `source`. `source` is at the end of the last run. `wall_us` is the wall
-    /// clock of the latest moment up to that run's end. The archiver writes its runs to `target`. Only this archiver
-    /// may write runs of level 0 there.
+    /// Returns an archiver that reads from `source`. `source` is at the end of the last run. The archiver writes its runs
+    /// to `target`. Only this archiver may write runs of level 0 there.
     #[must_use]
-    pub fn new(
-        source: EpochSource,
-        target: RunTarget,
-        options: ArchiverOptions,
-        wall_us: u64,
-    ) -> Archiver {
+    pub fn new(source: EpochSource, target: RunTarget, options: ArchiverOptions) -> Archiver {
         let player = Player::new(&options, next(source.at().epoch));
         Archiver {
             options,
@@ -177,7 +167,6 @@ impl Archiver {
             generation: 0,
             selection: Selection::new(player),
             moments: Vec::new(),
-            wall_us,
             since_ns: None,
             wanted: None,
         }
@@ -187,6 +176,12 @@ impl Archiver {
     #[must_use]
     pub fn begin(&self) -> Epoch {
         self.selection.player.begin()
+    }
+
+    /// Returns the last epoch that was read, and its end in each stream.
+    #[must_use]
+    pub fn read_end(&self) -> &EpochEnds {
+        self.source.at()
     }
 
     /// Returns whether the archiver has read frames that are in no finished run.
@@ -290,10 +285,9 @@ impl Archiver {
                 self.since_ns.get_or_insert(now_ns);
             }
             SourceStep::End { end, wall_us } if end.epoch >= self.begin() => {
-                self.wall_us = self.wall_us.max(*wall_us);
                 self.moments.push(Moment {
                     epoch: end.epoch,
-                    wall_us: self.wall_us,
+                    wall_us: *wall_us,
                 });
             }
             SourceStep::End { .. } => panic!("a run ends where an epoch does"),
@@ -356,7 +350,6 @@ impl Archiver {
         let bounds = Bounds {
             end,
             moments,
-            wall_us: self.wall_us,
             ordered,
         };
         self.work = Work::Create(epochs, bounds);
@@ -374,7 +367,7 @@ impl Bounds {
         ArchivedRun {
             summary,
             end: self.end,
-            wall_us: self.wall_us,
+            moments: self.moments,
             ordered: self.ordered,
         }
     }

@@ -8,7 +8,7 @@ use perdura_base::num::{to_u32, to_u64, to_usize};
 use perdura_base::{CkptEpoch, Epoch, Error, Pos, Result, Uuid};
 
 use super::object::{OBJECT_BYTES, Object};
-use super::{FIRST, Manifest, Role, Writer, damage};
+use super::{Clock, FIRST, Manifest, Role, Writer, damage};
 use crate::merge::Images;
 use crate::sealed::unseal;
 use perdura_wal::Parent;
@@ -20,6 +20,7 @@ const CRC_BYTES: usize = 4;
 const HAS_PARENT: u8 = 1;
 const IS_BUILDING: u8 = 2;
 const IS_WHOLE: u8 = 4;
+const HAS_CLOCK: u8 = 8;
 
 impl Manifest {
     /// Returns the file's bytes.
@@ -32,7 +33,9 @@ impl Manifest {
         let streams = u8::try_from(self.positions.len()).unwrap_or(u8::MAX);
         let Images { retained, building } = &self.images;
         let lists = 8 * (self.positions.len() + retained.len()) + OBJECT_BYTES * self.objects.len();
-        let len = HEAD_BYTES + lists + self.anchor.len() + CRC_BYTES;
+        let has_clock = self.clock != Clock::default();
+        let clock = if has_clock { self.clock.bytes() } else { 0 };
+        let len = HEAD_BYTES + lists + self.anchor.len() + to_usize(clock) + CRC_BYTES;
         let mut out = Vec::with_capacity(len);
         out.put(MAGIC);
         out.put_u16(FORMAT_VERSION);
@@ -42,7 +45,8 @@ impl Manifest {
         });
         let parent = self.parent.map_or(0, |_| HAS_PARENT);
         let whole = if self.is_whole { IS_WHOLE } else { 0 };
-        out.put_u8(parent | building.map_or(0, |_| IS_BUILDING) | whole);
+        let clock = if has_clock { HAS_CLOCK } else { 0 };
+        out.put_u8(parent | building.map_or(0, |_| IS_BUILDING) | whole | clock);
         out.put_u64(self.number);
         out.put(&self.uuid.0);
         out.put_u64(self.writer.life);
@@ -69,6 +73,9 @@ impl Manifest {
         retained.iter().for_each(|k| out.put_u64(k.0));
         self.objects.iter().for_each(|o| o.encode(&mut out));
         out.put(&self.anchor);
+        if has_clock {
+            self.clock.encode(&mut out);
+        }
         out.put_u32(crc32c(&out));
         assert_eq!(out.len(), len, "the file is as long as it says");
         out
@@ -111,7 +118,7 @@ impl Manifest {
     }
 
     /// Returns a description of the manifest's fault. `None`: the manifest is valid.
-    pub(super) fn fault(&self) -> Option<String> {
+    pub(crate) fn fault(&self) -> Option<String> {
         let streams = u8::try_from(self.positions.len()).unwrap_or(u8::MAX);
         if !(1..=STREAMS_MAX).contains(&streams) {
             return Some(format!("{} streams", self.positions.len()));
@@ -172,9 +179,9 @@ fn fields(r: &mut Reader<'_>, len: usize) -> Option<Manifest> {
     let lists =
         8 * (u64::from(streams) + u64::from(images)) + to_u64(OBJECT_BYTES) * u64::from(objects);
     let lists = lists + u64::from(anchor);
-    let is_sound = flags & !(HAS_PARENT | IS_BUILDING | IS_WHOLE) == 0
+    let rest = to_u64(r.remaining()).checked_sub(lists + to_u64(CRC_BYTES))?;
+    let is_sound = flags & !(HAS_PARENT | IS_BUILDING | IS_WHOLE | HAS_CLOCK) == 0
         && u64::from(bytes) == to_u64(len)
-        && to_u64(r.remaining()) == lists + to_u64(CRC_BYTES)
         && (has_parent || (parent.uuid == Uuid::default() && parent.epoch == Epoch(0)))
         && (is_building || building == CkptEpoch(0));
     if !is_sound {
@@ -187,6 +194,13 @@ fn fields(r: &mut Reader<'_>, len: usize) -> Option<Manifest> {
         list.push(Object::decode(r)?);
     }
     let anchor = r.bytes(to_usize(u64::from(anchor)))?.to_vec();
+    let clock = match flags & HAS_CLOCK {
+        0 if rest == 0 => Clock::default(),
+        0 => return None,
+        _ => {
+            Clock::decode(r).filter(|clock| clock.bytes() == rest && *clock != Clock::default())?
+        }
+    };
     Some(Manifest {
         number,
         uuid,
@@ -204,5 +218,6 @@ fn fields(r: &mut Reader<'_>, len: usize) -> Option<Manifest> {
         },
         objects: list,
         anchor,
+        clock,
     })
 }

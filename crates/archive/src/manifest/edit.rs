@@ -11,12 +11,15 @@ use super::{Manifest, Object, ObjectId};
 use crate::backup::BackupId;
 use crate::merge::Images;
 use crate::name::{EpochRange, RunId};
+use crate::run::Moments;
 
 /// A change of the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edit {
     /// Changes only the writer. For a process that has just opened the archive.
     Open,
+    /// Replaces the objects of a damaged archive by those of a manifest that was made from the files.
+    Mend(Box<Manifest>),
     /// Replaces the list of the database's own images.
     Images(Images),
     /// Adds a run that begins where the last run ends.
@@ -27,6 +30,15 @@ pub enum Edit {
         ends: Vec<Pos>,
         /// The new list of the database's own images. `None`: the list does not change.
         images: Option<Images>,
+        /// The moments that the run lists.
+        moments: Moments,
+    },
+    /// Notes a later time at which the archive had everything that was durable, and nothing was open.
+    CaughtUp {
+        /// The archive's last epoch.
+        epoch: Epoch,
+        /// The time, microseconds since 1970.
+        wall_us: u64,
     },
     /// Adds a backup that is a copy of an image.
     AddBackup(Object),
@@ -74,16 +86,28 @@ impl Edit {
     pub fn apply(&self, manifest: &mut Manifest) -> Result<()> {
         match self {
             Edit::Open => Ok(()),
+            Edit::Mend(mended) => {
+                mend(manifest, mended);
+                Ok(())
+            }
             Edit::Images(images) => {
                 set_images(manifest, images);
                 Ok(())
             }
-            Edit::AddRun { run, ends, images } => {
+            Edit::AddRun {
+                run,
+                ends,
+                images,
+                moments,
+            } => {
                 if let Some(images) = images {
                     set_images(manifest, images);
                 }
-                add_run(manifest, *run, ends)
+                add_run(manifest, *run, ends)?;
+                manifest.clock.see_all(moments.list());
+                Ok(())
             }
+            Edit::CaughtUp { epoch, wall_us } => caught_up(manifest, *epoch, *wall_us),
             Edit::AddBackup(backup) => add_backup(manifest, *backup),
             Edit::AddCut { cut, within } => add_cut(manifest, *cut, *within),
             Edit::Replace {
@@ -96,6 +120,13 @@ impl Edit {
             Edit::Skip(to) => skip(manifest, to),
         }
     }
+}
+
+fn mend(manifest: &mut Manifest, mended: &Manifest) {
+    assert_eq!(manifest.uuid, mended.uuid, "both are of one database");
+    (manifest.begin, manifest.end) = (mended.begin, mended.end);
+    manifest.positions.clone_from(&mended.positions);
+    manifest.objects.clone_from(&mended.objects);
 }
 
 fn set_images(manifest: &mut Manifest, images: &Images) {
@@ -132,6 +163,17 @@ fn add_run(manifest: &mut Manifest, run: Object, ends: &[Pos]) -> Result<()> {
     manifest.positions = ends.to_vec();
     manifest.end = manifest.end.max(id.epochs.end);
     insert(manifest, run);
+    Ok(())
+}
+
+fn caught_up(manifest: &mut Manifest, epoch: Epoch, wall_us: u64) -> Result<()> {
+    let (last, _) = manifest.held();
+    if epoch != last {
+        return refused(format!(
+            "the archive ends with epoch {last}, so it did not have everything at epoch {epoch}"
+        ));
+    }
+    manifest.clock.see(epoch, wall_us);
     Ok(())
 }
 
@@ -223,6 +265,7 @@ fn remove_runs(manifest: &mut Manifest, before: Epoch) -> Result<()> {
         .retain(|object| object.id.run().is_none_or(|run| !goes(run)));
     let first = manifest.runs().next();
     manifest.begin = first.map_or(manifest.end, |run| run.epochs.begin);
+    manifest.clock.forget(manifest.begin);
     debug_assert!(manifest.begin <= manifest.end, "a range, or none");
     Ok(())
 }

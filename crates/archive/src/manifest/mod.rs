@@ -4,9 +4,11 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`object`] | the files that a manifest names |
+//! | [`clock`] | the database's clock, as its archive saw it |
 //! | `codec` | the encoding and decoding of a manifest |
 //! | [`edit`] | the edits that turn a manifest into the next one |
 
+pub mod clock;
 mod codec;
 pub mod edit;
 pub mod object;
@@ -15,6 +17,7 @@ use perdura_base::{Epoch, Error, Pos, Result, Uuid};
 use perdura_wal::Parent;
 use perdura_wal::anchor::Record;
 
+pub use clock::{Clock, Step};
 pub use edit::Edit;
 pub use object::{Object, ObjectId};
 
@@ -83,6 +86,8 @@ pub struct Manifest {
     pub objects: Vec<Object>,
     /// The database's anchor, encoded. Empty: no manifest so far had an anchor.
     pub anchor: Vec<u8>,
+    /// The database's clock.
+    pub clock: Clock,
 }
 
 impl Manifest {
@@ -203,15 +208,25 @@ impl Manifest {
     }
 }
 
-/// Makes an error that names the file and the offset.
+/// Makes an error for a damaged manifest. The error names the file and the offset.
 pub(crate) fn damage(
     file: &str,
     offset: u64,
     expected: impl Into<String>,
     found: impl Into<String>,
 ) -> Error {
-    let consequence = "The contents of the archive are not known, so nothing was changed. \
-                       Restore the file from another copy of the archive, or begin a new archive \
-                       in another directory.";
+    let consequence = "Nothing was changed. `perdura archive rebuild` makes a new manifest of the archive's files.";
+    Error::corrupt(file, offset, expected, found, consequence)
+}
+
+/// Makes an error for a run or backup that does not match the manifest. The error names the file and the offset.
+pub(crate) fn object_damage(
+    file: &str,
+    offset: u64,
+    expected: impl Into<String>,
+    found: impl Into<String>,
+) -> Error {
+    let consequence = "Nothing was changed. Restore the file from another copy of the archive, or make a new backup. Moments \
+                       that do not need this file can be restored.";
     Error::corrupt(file, offset, expected, found, consequence)
 }

@@ -67,19 +67,10 @@ pub struct MergeOptions {
     /// The moments that the merged run lists. They must be moments of the inputs. The list is used only if no records
     /// are combined. `None`: the merged run lists a sample of the inputs' moments.
     pub listed: Option<Vec<Moment>>,
-    /// The end of the archive. The merged run must begin there. `None`: the run begins where its first input begins.
-    pub follows: Option<Follows>,
-}
-
-/// The end of an archive. The merged run must begin there. The archive may already have the first epochs of the inputs.
-/// A run that is merged with these options is of level 0, like the archiver's runs. None of its records are combined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Follows {
-    /// The epoch after the archive's last epoch. Records of earlier epochs are left out of the merged run.
-    pub begin: Epoch,
-    /// The wall clock of the archive's latest moment, microseconds since 1970. No moment of the merged run gets an
-    /// earlier wall clock.
-    pub wall_us: u64,
+    /// The epoch after an archive's last one. The archive may already have the first epochs of the inputs, so their
+    /// records are left out. The run that follows the archive is of level 0, like the archiver's runs, and none of its
+    /// records are combined. `None`: the run begins where its first input begins.
+    pub begin: Option<Epoch>,
 }
 
 /// A merge in progress. A step makes one I/O, or a read and a write.
@@ -142,17 +133,17 @@ fn neighbours(inputs: &[Arc<Run>]) -> Result<EpochRange> {
 /// Returns the epochs and the level of the merged run.
 fn place(inputs: &[Arc<Run>], options: &MergeOptions) -> Result<(EpochRange, u8)> {
     let epochs = neighbours(inputs)?;
-    let Some(follows) = options.follows else {
+    let Some(begin) = options.begin else {
         let highest = inputs.iter().map(|run| run.id().level).max().unwrap_or(0);
         let level = highest.checked_add(1);
         let level = level
             .ok_or_else(|| Error::Usage("a run of level 255 cannot be merged again".into()))?;
         return Ok((epochs, level));
     };
-    let own = EpochRange::new(follows.begin, epochs.end).filter(|_| epochs.begin <= follows.begin);
+    let own = EpochRange::new(begin, epochs.end).filter(|_| epochs.begin <= begin);
     let own = own.filter(|_| options.keep.is_none());
     let own = own.ok_or_else(|| {
-        let (begin, first) = (follows.begin, epochs.begin);
+        let first = epochs.begin;
         Error::Usage(format!(
             "runs of epochs {first} to {} do not continue an archive that ends before epoch {begin}",
             epochs.end
@@ -178,12 +169,7 @@ fn moments(inputs: &[Arc<Run>], epochs: EpochRange, options: &MergeOptions) -> R
         let all = inputs
             .iter()
             .flat_map(|run| run.moments().list().iter().copied());
-        let not_before = options.follows.map_or(0, |follows| follows.wall_us);
         let own = all.filter(|moment| epochs.contains(moment.epoch));
-        let own = own.map(|moment| Moment {
-            wall_us: moment.wall_us.max(not_before),
-            ..moment
-        });
         return Ok(Moments::sampled(&own.collect::<Vec<Moment>>()));
     };
     let mut list: Vec<Moment> = Vec::new();

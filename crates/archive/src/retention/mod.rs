@@ -14,7 +14,6 @@
 //! |---|---|
 //! | [`words`] | a retention as text: `all 1h, 1s 1d, 1min` |
 //! | [`plan`](mod@plan) | the backups and runs to remove |
-//! | [`shown`] | the existing moments, in ranges, for display |
 //! | [`retaining`] | a state machine that reads the planner's inputs and removes files, one I/O a step |
 //!
 //! # Invariants
@@ -26,11 +25,11 @@
 
 pub mod plan;
 pub mod retaining;
-pub mod shown;
 pub mod words;
 
 use std::sync::Arc;
 
+use crate::manifest::Clock;
 use crate::merger::{Policy, Verdict};
 use crate::run::Moment;
 
@@ -108,15 +107,15 @@ impl Retention {
     }
 
     /// Returns the promised moments among `moments`. `moments` must ascend. The last element of `moments` counts as the
-    /// last moment of its interval, because no later moment is known.
+    /// last moment of its interval, because no later moment is known. `ages` returns the age of a moment, microseconds.
     pub fn promised<'m>(
         &'m self,
         moments: &'m [Moment],
-        now_us: u64,
+        ages: &'m dyn Fn(&Moment) -> u64,
     ) -> impl Iterator<Item = Moment> + 'm {
         (0..moments.len()).filter_map(move |i| {
             let moment = moments[i];
-            let every = self.grain(now_us.saturating_sub(moment.wall_us))?;
+            let every = self.grain(ages(&moment))?;
             let interval = |m: &Moment| m.wall_us.checked_div(every);
             let next = moments.get(i + 1);
             let is_last = next.is_none_or(|next| interval(next) != interval(&moment));
@@ -129,11 +128,10 @@ impl Retention {
     /// If the grain at the age of the youngest moment is 0 (each moment is promised), no records are combined. The
     /// merged run then lists the moments that the next coarser grain will promise.
     #[must_use]
-    pub fn verdict(&self, moments: &[Moment], now_us: u64) -> Verdict {
-        let youngest = moments.iter().map(|m| m.wall_us).max();
-        let age_us = youngest.map_or(0, |wall_us| now_us.saturating_sub(wall_us));
-        if self.grain(age_us) != Some(0) {
-            return Verdict::Only(self.promised(moments, now_us).collect());
+    pub fn verdict(&self, moments: &[Moment], ages: &dyn Fn(&Moment) -> u64) -> Verdict {
+        let youngest = moments.iter().map(ages).min();
+        if self.grain(youngest.unwrap_or(0)) != Some(0) {
+            return Verdict::Only(self.promised(moments, ages).collect());
         }
         let coarser = self.grains.iter().find(|grain| grain.every_us > 0);
         let Some(coarser) = coarser else {
@@ -146,14 +144,17 @@ impl Retention {
                 ..*coarser
             }],
         };
-        Verdict::Listing(later.promised(moments, now_us).collect())
+        Verdict::Listing(later.promised(moments, ages).collect())
     }
 
     /// Returns a policy for a merger. The policy calls [`verdict`](Self::verdict). `now_us` returns the wall clock,
-    /// microseconds since 1970.
+    /// microseconds since 1970. Ages are those of the archive's own clock.
     #[must_use]
     pub fn policy(&self, now_us: Arc<dyn Fn() -> u64 + Send + Sync>) -> Policy {
         let own = self.clone();
-        Arc::new(move |_, moments| own.verdict(moments, now_us()))
+        Arc::new(move |clock: &Clock, moments: &[Moment]| {
+            let now_us = now_us();
+            own.verdict(moments, &|moment| clock.age_us(moment, now_us))
+        })
     }
 }

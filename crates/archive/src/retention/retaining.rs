@@ -10,6 +10,7 @@ use crate::backup::{Backup, BackupId};
 use crate::manifest::{Edit, Manifest};
 use crate::name::RunId;
 use crate::output::Progress;
+use crate::run::Moment;
 use crate::store::{Publication, Store};
 
 /// The count of files that were removed.
@@ -22,9 +23,9 @@ pub struct Removed {
 }
 
 enum Stage {
-    /// Search for the newest moment that is too old to be promised. These runs remain to be searched, from the last to
-    /// the first.
-    Moments(Vec<RunId>),
+    /// Search for the first moment that is promised. These runs remain to be searched, from the last to the first. The
+    /// epoch is that of the last moment before, which is too old.
+    Moments(Vec<RunId>, Option<Epoch>),
     /// Open the backups to read their begin epochs.
     Backups(Epoch, Vec<BackupId>, Vec<Known>),
     /// Publish these edits, from the last to the first.
@@ -35,7 +36,8 @@ enum Stage {
 pub struct Retaining {
     store: Arc<Store>,
     manifest: Arc<Manifest>,
-    oldest_us: u64,
+    now_us: u64,
+    keep_us: u64,
     removed: Removed,
     stage: Stage,
 }
@@ -51,13 +53,15 @@ impl Retaining {
             (keep, horizon) => keep.or(horizon)?,
         };
         let manifest = store.manifest();
-        let runs = manifest.runs().collect();
+        let mut runs: Vec<RunId> = manifest.runs().collect();
+        runs.reverse();
         Some(Retaining {
             store,
             manifest,
-            oldest_us: now_us.saturating_sub(keep_us),
+            now_us,
+            keep_us,
             removed: Removed::default(),
-            stage: Stage::Moments(runs),
+            stage: Stage::Moments(runs, None),
         })
     }
 
@@ -67,19 +71,26 @@ impl Retaining {
     /// Those of [`Store::open_run`] and [`Publication::step`]. An error does not bring back the removed files.
     pub fn step(&mut self) -> Result<Progress<Removed>> {
         match &mut self.stage {
-            Stage::Moments(runs) => {
-                // If no run is left to search, no moment is too old to be promised, so nothing is removed.
-                let Some(id) = runs.pop() else {
+            Stage::Moments(runs, oldest) => {
+                if let Some(id) = runs.pop() {
+                    let run = self.store.open_run(id)?;
+                    let clock = &self.manifest.clock;
+                    let is_old =
+                        |moment: &&Moment| clock.age_us(moment, self.now_us) >= self.keep_us;
+                    let moments = run.moments().list();
+                    let old: Vec<&Moment> = moments.iter().take_while(is_old).collect();
+                    *oldest = old.last().map(|moment| moment.epoch).or(*oldest);
+                    assert!(old.len() <= moments.len(), "some of its moments");
+                    if old.len() == moments.len() {
+                        return Ok(Progress::More);
+                    }
+                }
+                // If the first moment is promised, nothing is removed.
+                let Some(oldest) = *oldest else {
                     return Ok(Progress::Done(self.removed));
                 };
-                let run = self.store.open_run(id)?;
-                let moments = run.moments().list();
-                let before = moments.partition_point(|m| m.wall_us <= self.oldest_us);
-                if before > 0 {
-                    let oldest = moments[before - 1].epoch;
-                    let backups = self.manifest.backups().collect();
-                    self.stage = Stage::Backups(oldest, backups, Vec::new());
-                }
+                let backups = self.manifest.backups().collect();
+                self.stage = Stage::Backups(oldest, backups, Vec::new());
             }
             Stage::Backups(oldest, left, known) => match left.pop() {
                 Some(id) => {

@@ -1,10 +1,13 @@
-//! The chain of manifests in a folder: the newest manifest and its predecessors.
+//! The manifests in a folder: the newest undamaged manifest, and the damaged ones that are newer.
+//!
+//! A reader needs one manifest. So an older manifest is read only if every newer one is damaged. Damage of an older one
+//! does not matter to a reader. [`check`] reads them all.
 
-use perdura_base::num::{to_u64, to_usize};
-use perdura_base::{Result, Uuid};
+use perdura_base::num::to_usize;
+use perdura_base::{Error, Result, Uuid};
 use perdura_device::{Access, Disk, read_exact_at};
 
-use crate::manifest::{FIRST, Manifest, damage};
+use crate::manifest::{Manifest, damage};
 
 /// The maximum size of a manifest, in bytes. A file of this size would name two million objects. A larger file is
 /// refused.
@@ -30,18 +33,40 @@ pub(super) fn numbers(disk: &dyn Disk, dir: &str) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// The manifests from the oldest kept one to the newest.
-pub(super) struct Chain {
-    /// The manifests, ascending, each with its checksum. There is at least one.
-    pub(super) links: Vec<(Manifest, u32)>,
-    /// The numbers of leftover manifests: they are older than the oldest kept one and can be removed.
-    pub(super) leftovers: Vec<u64>,
+/// The newest undamaged manifest of a folder.
+pub(super) struct Newest {
+    pub(super) manifest: Manifest,
+    pub(super) crc: u32,
+    /// The damage of each newer manifest, the newest first.
+    pub(super) damaged: Vec<Error>,
+    /// The numbers of all manifests in the folder, ascending.
+    pub(super) numbers: Vec<u64>,
 }
 
-impl Chain {
-    /// Returns the newest manifest and its checksum.
-    pub(super) fn newest(&self) -> &(Manifest, u32) {
-        self.links.last().expect("a chain has a link")
+impl Newest {
+    /// Returns the state before the first manifest. `manifest` is in no file.
+    pub(super) fn of_none(manifest: Manifest) -> Newest {
+        Newest {
+            manifest,
+            crc: 0,
+            damaged: Vec::new(),
+            numbers: Vec::new(),
+        }
+    }
+
+    /// Returns the highest number that a manifest in the folder has, damaged or not.
+    pub(super) fn highest(&self) -> u64 {
+        let highest = self.numbers.last().copied().unwrap_or_default();
+        highest.max(self.manifest.number)
+    }
+
+    /// Returns the numbers of leftover manifests: they are older than the oldest kept one.
+    pub(super) fn leftovers(&self) -> impl Iterator<Item = u64> + '_ {
+        let oldest = self.manifest.oldest;
+        self.numbers
+            .iter()
+            .copied()
+            .take_while(move |number| *number < oldest)
     }
 }
 
@@ -58,73 +83,115 @@ fn read(disk: &dyn Disk, dir: &str, uuid: &Uuid, number: u64) -> Result<(Manifes
     Manifest::decode(&path, &bytes, number, uuid)
 }
 
-/// Reads the kept manifests up to manifest `highest`.
-fn follow(disk: &dyn Disk, dir: &str, uuid: &Uuid, highest: u64) -> Result<Chain> {
-    let mut links = vec![read(disk, dir, uuid, highest)?];
-    let oldest = links[0].0.oldest;
-    assert!(
-        (FIRST..=highest).contains(&oldest),
-        "a manifest that was decoded keeps itself"
-    );
-    for number in (oldest..highest).rev() {
-        let expected = links[links.len() - 1].0.predecessor;
-        let (manifest, crc) = read(disk, dir, uuid, number)?;
-        if crc != expected {
-            return Err(damage(
-                &format!("{dir}/{}", name(number)),
-                0,
-                format!("the checksum {expected:08x}, which its successor names"),
-                format!("{crc:08x}"),
-            ));
-        }
-        links.push((manifest, crc));
-    }
-    links.reverse();
-    debug_assert_eq!(
-        to_u64(links.len()),
-        highest - oldest + 1,
-        "each number is there"
-    );
-    Ok(Chain {
-        links,
-        leftovers: Vec::new(),
-    })
+/// Returns whether an error is damage of the one file that was read. A manifest of another database is in the wrong
+/// place.
+fn is_damage(error: &Error) -> bool {
+    matches!(error, Error::Corrupt(_) | Error::Foreign { .. })
 }
 
-/// Reads a folder's newest manifest and the kept manifests before it. `None`: the folder has no manifest.
+/// Reads a folder's newest undamaged manifest. `None`: the folder has no manifest.
 ///
 /// # Errors
-/// [`Corrupt`](perdura_base::Error::Corrupt) for a missing or damaged manifest, and for a checksum that differs from
-/// the next manifest's copy; errors of the disk.
-pub(super) fn newest(disk: &dyn Disk, dir: &str, uuid: &Uuid) -> Result<Option<Chain>> {
+/// [`Corrupt`](Error::Corrupt) if every manifest is damaged; [`Error::Version`] for a manifest of another build; errors
+/// of the disk.
+pub(super) fn newest(disk: &dyn Disk, dir: &str, uuid: &Uuid) -> Result<Option<Newest>> {
     let mut found = numbers(disk, dir)?;
-    loop {
-        let Some(highest) = found.last().copied() else {
-            return Ok(None);
+    'listed: loop {
+        let mut damaged = Vec::new();
+        for number in found.iter().rev() {
+            match read(disk, dir, uuid, *number) {
+                Ok((manifest, crc)) => {
+                    assert!(manifest.oldest <= *number, "a manifest keeps itself");
+                    return Ok(Some(Newest {
+                        manifest,
+                        crc,
+                        damaged,
+                        numbers: found,
+                    }));
+                }
+                Err(error) if is_damage(&error) => damaged.push(error),
+                Err(error) if error.is_not_found() => {
+                    // After the folder was listed, another writer removed old manifests. So it has made a newer one.
+                    let again = numbers(disk, dir)?;
+                    if again == found {
+                        return Err(error);
+                    }
+                    found = again;
+                    continue 'listed;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        return match damaged.into_iter().next() {
+            None => Ok(None),
+            Some(newest) => Err(newest),
         };
-        let followed = follow(disk, dir, uuid, highest);
-        let is_gone = matches!(&followed, Err(error) if error.is_not_found());
-        if !is_gone {
-            return followed.map(|mut chain| {
-                let oldest = chain.links[0].0.number;
-                found.retain(|number| *number < oldest);
-                chain.leftovers = found;
-                Some(chain)
-            });
-        }
-        // After the folder was listed, another writer may have removed the oldest manifests. Then that writer has also
-        // made a newer one.
-        let again = numbers(disk, dir)?;
-        if again.last() <= Some(&highest) {
-            let missing = (FIRST..highest).rev().find(|n| !again.contains(n));
-            let missing = missing.unwrap_or(highest);
-            return Err(damage(
-                &format!("{dir}/{}", name(missing)),
-                0,
-                format!("a manifest, because manifest {highest} follows it"),
-                "no file",
-            ));
-        }
-        found = again;
     }
+}
+
+/// Reads the undamaged manifests whose numbers are higher than `above`, the lowest first.
+///
+/// # Errors
+/// Errors of the disk, and [`Error::Version`].
+pub(super) fn read_above(
+    disk: &dyn Disk,
+    dir: &str,
+    uuid: &Uuid,
+    above: u64,
+) -> Result<Vec<Manifest>> {
+    let mut read_some: Vec<Manifest> = Vec::new();
+    for number in numbers(disk, dir)? {
+        if number <= above {
+            continue;
+        }
+        match read(disk, dir, uuid, number) {
+            Ok((manifest, _)) => {
+                assert_eq!(
+                    manifest.number, number,
+                    "a manifest has the number of its name"
+                );
+                read_some.push(manifest);
+            }
+            Err(error) if is_damage(&error) || error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read_some)
+}
+
+/// Reads every kept manifest. Returns the damage of each: a file that does not decode, or that has another checksum than
+/// its successor names.
+///
+/// # Errors
+/// Errors of the disk, and [`Error::Version`].
+pub(super) fn check(disk: &dyn Disk, dir: &str, uuid: &Uuid) -> Result<Vec<Error>> {
+    let mut faults = Vec::new();
+    let mut predecessor: Option<(u64, u32)> = None;
+    for number in numbers(disk, dir)? {
+        match read(disk, dir, uuid, number) {
+            Ok((manifest, crc)) => {
+                let named = predecessor.filter(|_| manifest.predecessor != 0);
+                if let Some((before, found)) = named
+                    && before + 1 == number
+                    && found != manifest.predecessor
+                {
+                    let path = format!("{dir}/{}", name(before));
+                    let expected = format!(
+                        "the checksum {:08x}, which its successor names",
+                        manifest.predecessor
+                    );
+                    faults.push(damage(&path, 0, expected, format!("{found:08x}")));
+                }
+                predecessor = Some((number, crc));
+            }
+            Err(error) if is_damage(&error) => {
+                faults.push(error);
+                predecessor = None;
+            }
+            // A writer has removed it since the folder was listed.
+            Err(error) if error.is_not_found() => predecessor = None,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(faults)
 }

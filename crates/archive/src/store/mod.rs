@@ -11,10 +11,12 @@
 //!
 //! | module | one idea |
 //! |---|---|
-//! | `chain` | the manifests in a folder; each has the checksum of the manifest before it |
+//! | `chain` | the manifests in a folder, damaged ones among them |
+//! | `mend` | the contents of an archive whose newest manifest is damaged or missing |
 //! | [`restart`] | the treatment of each file in the folder when the archive is opened |
 //! | `open` | opening an archive: taking locks, adopting runs, removing files; making a new archive |
 //! | [`publication`] | one change of the archive, one I/O a step |
+//! | `rebuild` | a manifest for an archive that has no undamaged one |
 //! | `readable` | the runs that a reader of the archive can use |
 //! | [`verify`] | reading every object to find damage |
 //!
@@ -31,9 +33,11 @@
 //! missing reads the newest manifest and starts again.
 
 mod chain;
+mod mend;
 mod open;
 pub mod publication;
 mod readable;
+mod rebuild;
 pub mod restart;
 pub mod verify;
 
@@ -66,6 +70,8 @@ pub const KEPT: u64 = 16;
 struct Known {
     manifest: Arc<Manifest>,
     crc: u32,
+    /// The highest number of a manifest in the folder, damaged or not.
+    highest: u64,
     /// The reason why this store makes no more changes. `None`: it may make changes.
     stopped: Option<Stop>,
 }
@@ -123,7 +129,7 @@ impl Store {
     /// Returns the newest manifest that the store has read or made.
     #[must_use]
     pub fn manifest(&self) -> Arc<Manifest> {
-        self.newest().0
+        self.base().0
     }
 
     /// Makes the manifests in the folder durable. A killed process may have published the newest manifest without
@@ -146,9 +152,9 @@ impl Store {
         if chain::numbers(self.disk.as_ref(), &self.dir)?.last() == Some(&known) {
             return Ok(self.manifest());
         }
-        let chain = chain::newest(self.disk.as_ref(), &self.dir, &self.uuid)?;
-        let newer = chain.filter(|chain| chain.newest().0.number >= known);
-        let Some(chain) = newer else {
+        let found = chain::newest(self.disk.as_ref(), &self.dir, &self.uuid)?;
+        let newer = found.filter(|found| found.manifest.number >= known);
+        let Some(mut newest) = newer else {
             let path = self.path(&chain::name(known));
             let found = "an older one as the newest";
             return Err(crate::manifest::damage(
@@ -158,21 +164,27 @@ impl Store {
                 found,
             ));
         };
-        let rival = chain.links.iter().map(|(manifest, _)| manifest).find(|m| {
-            let is_own_role = self.writer.is_some_and(|own| own.role == m.writer.role);
-            m.number > known && is_own_role && Some(m.writer) != self.writer
-        });
+        let Some(own) = self.writer else {
+            let newest = open::as_files_show(self, newest)?;
+            self.set_newest(&newest.manifest, newest.crc);
+            return Ok(self.manifest());
+        };
+        if !newest.damaged.is_empty() {
+            // The next opening mends the archive.
+            return Err(newest.damaged.swap_remove(0));
+        }
+        let newer = chain::read_above(self.disk.as_ref(), &self.dir, &self.uuid, known)?;
+        let rival = newer
+            .iter()
+            .find(|m| m.writer.role == own.role && m.writer != own);
         if let Some(rival) = rival {
             let path = self.path(&chain::name(rival.number));
             self.known.lock().stopped = Some(Stop::Taken(path));
             self.may_write()?;
         }
-        if self.writer.is_some() {
-            // The writer of the read manifest may not have made it durable. This store's next manifest will follow it.
-            self.make_durable()?;
-        }
-        let (manifest, crc) = chain.newest();
-        self.set_newest(manifest, *crc);
+        // The writer of the read manifest may not have made it durable. This store's next manifest will follow it.
+        self.make_durable()?;
+        self.set_newest(&newest.manifest, newest.crc);
         Ok(self.manifest())
     }
 
@@ -202,6 +214,7 @@ impl Store {
             run: Object::of(run),
             ends: ends.to_vec(),
             images: Some(images.clone()),
+            moments: self.open_run(run.id)?.moments().clone(),
         };
         self.publish(edit).run()
     }
@@ -245,11 +258,6 @@ impl Store {
         format!("{}/{name}", self.dir)
     }
 
-    fn newest(&self) -> (Arc<Manifest>, u32) {
-        let known = self.known.lock();
-        (Arc::clone(&known.manifest), known.crc)
-    }
-
     /// Sets the newest known manifest to `manifest`, which is durable. Does nothing if the store already knows a newer
     /// one.
     fn set_newest(&self, manifest: &Manifest, crc: u32) {
@@ -262,7 +270,16 @@ impl Store {
         if known.manifest.number < manifest.number {
             known.manifest = Arc::new(manifest.clone());
             known.crc = crc;
+            known.highest = known.highest.max(manifest.number);
         }
+    }
+
+    /// Returns the newest manifest, its checksum, and the number of the next one. That is above the numbers of all
+    /// manifests, also of damaged ones.
+    fn base(&self) -> (Arc<Manifest>, u32, u64) {
+        let known = self.known.lock();
+        assert!(known.highest >= known.manifest.number, "it was listed");
+        (Arc::clone(&known.manifest), known.crc, known.highest + 1)
     }
 
     /// Returns the store's identity as a writer. Fails if the store may not write.

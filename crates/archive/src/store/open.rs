@@ -10,12 +10,15 @@ use perdura_device::Disk;
 use perdura_page::RegionDigest;
 use perdura_wal::Parent;
 
-use super::chain::{self, Chain};
+use super::chain::{self, Newest};
+use super::mend::{Files, Lost};
 use super::restart::{self, Duty, Plan};
 use super::verify::{check_size, file_crc};
 use super::{Known, Store};
 use crate::manifest::object::{BACKUPS, RUNS};
-use crate::manifest::{Edit, FIRST, Manifest, Object, ObjectId, Role, Writer, damage};
+use crate::manifest::{
+    Clock, Edit, FIRST, Manifest, Object, ObjectId, Role, Writer, damage, object_damage,
+};
 use crate::merge::Images;
 use crate::name::{RunId, TEMPORARY};
 
@@ -56,8 +59,8 @@ pub struct Opened {
     pub adopted: Vec<RunId>,
     /// The files that were removed.
     pub removed: Vec<String>,
-    /// The backups that are missing or have the wrong size, each with a description. No restore can begin with a
-    /// damaged backup.
+    /// The damaged manifests that are newer than the one that was used, and the objects that are missing or have the
+    /// wrong size. Each has a description. No restore can use a damaged object.
     pub damaged: Vec<String>,
 }
 
@@ -67,6 +70,15 @@ pub struct Lease {
     pub removed: Vec<String>,
     _lock: Box<dyn Any + Send + Sync>,
 }
+
+/// A writer that opens an archive, and the lock of its role.
+pub(super) struct Opening {
+    pub(super) writer: Writer,
+    pub(super) lock: RoleLock,
+}
+
+/// A lock that is released when this value is dropped.
+pub(super) type RoleLock = Box<dyn Any + Send + Sync>;
 
 /// Returns the name of a database's folder.
 pub(crate) fn folder(uuid: &Uuid) -> String {
@@ -93,7 +105,7 @@ pub fn list_archives(disk: &dyn Disk) -> Result<Vec<Uuid>> {
             continue;
         }
         match chain::numbers(disk, &name) {
-            Ok(numbers) if !numbers.is_empty() => found.push(uuid),
+            Ok(numbers) if !numbers.is_empty() || has_runs(disk, &name)? => found.push(uuid),
             Err(error) if !error.is_of_another_kind() => return Err(error),
             _ => {}
         }
@@ -102,7 +114,7 @@ pub fn list_archives(disk: &dyn Disk) -> Result<Vec<Uuid>> {
 }
 
 /// Takes lock `name` of an archive. If another process holds the lock, the error names the lock.
-fn lock(disk: &dyn Disk, dir: &str, name: &str) -> Result<Box<dyn Any + Send + Sync>> {
+pub(super) fn lock(disk: &dyn Disk, dir: &str, name: &str) -> Result<RoleLock> {
     let path = format!("{dir}/{name}.lock");
     disk.lock(&path).map_err(|error| match error {
         Error::Locked { dir: root } => Error::Locked {
@@ -124,16 +136,17 @@ pub(super) fn temporary_name(number: u64, writer: Writer, counter: u64) -> Strin
 }
 
 impl Store {
-    fn new(disk: Arc<dyn Disk>, manifest: Manifest, crc: u32, writer: Option<Writer>) -> Store {
-        let uuid = manifest.uuid;
+    fn new(disk: Arc<dyn Disk>, newest: &Newest, writer: Option<Writer>) -> Store {
+        let (uuid, highest) = (newest.manifest.uuid, newest.highest());
         Store {
             disk,
             uuid,
             dir: folder(&uuid),
             writer,
             known: Mutex::new(Known {
-                manifest: Arc::new(manifest),
-                crc,
+                manifest: Arc::new(newest.manifest.clone()),
+                crc: newest.crc,
+                highest,
                 stopped: None,
             }),
             temporaries: AtomicU64::new(0),
@@ -189,8 +202,9 @@ impl Store {
             images,
             objects: Vec::new(),
             anchor: creation.anchor,
+            clock: Clock::default(),
         };
-        let mut store = Store::new(disk, before, 0, Some(writer));
+        let mut store = Store::new(disk, &Newest::of_none(before), Some(writer));
         store._lock = Some(lock);
         let store = Arc::new(store);
         store.clean_manifests(&mut Vec::new())?;
@@ -200,23 +214,26 @@ impl Store {
     }
 
     /// Opens the archive of a database for reading. Changes nothing and takes no lock. Checks no object, because a
-    /// restore checks the few objects that it needs.
+    /// restore checks the few objects that it needs. If the newest manifest is damaged or missing, the files show what an
+    /// older one cannot know.
     ///
     /// # Errors
     /// [`Error::Usage`] if the database has no archive; [`Error::Corrupt`], [`Error::Version`]; errors of the disk.
     pub fn read_only(disk: Arc<dyn Disk>, uuid: &Uuid) -> Result<Arc<Store>> {
-        let chain = chain_of(disk.as_ref(), uuid)?;
-        let (manifest, crc) = chain.newest().clone();
-        Ok(Arc::new(Store::new(disk, manifest, crc, None)))
+        let newest = newest_of(disk.as_ref(), uuid)?;
+        let store = Store::new(Arc::clone(&disk), &newest, None);
+        let newest = as_files_show(&store, newest)?;
+        Ok(Arc::new(Store::new(disk, &newest, None)))
     }
 
     /// Opens the archive of a database for writing. Publishes a manifest of `writer`. Removes the manifests that a
-    /// crash has left. In the role [`Role::Database`], also adopts or removes the runs that a crash has left. `own` has
-    /// the database's images and anchor; `None` for an agent.
+    /// crash has left. In the role [`Role::Database`], also mends an archive whose newest manifest is damaged or missing,
+    /// and adopts or removes the runs that a crash has left. `own` has the database's images and anchor; `None` for an
+    /// agent.
     ///
     /// # Errors
     /// [`Error::Locked`] while a second process has the role; [`Error::Usage`] for a database without an archive.
-    /// [`Error::Corrupt`] for a missing or damaged manifest or run, and for runs that leave a gap or partly overlap.
+    /// [`Error::Corrupt`] for runs that leave a gap or partly overlap, and for an agent if the newest manifest is damaged.
     /// These errors leave the archive unchanged. Errors of the disk may leave it changed.
     pub fn open(
         disk: Arc<dyn Disk>,
@@ -224,18 +241,34 @@ impl Store {
         writer: Writer,
         own: Option<Own<'_>>,
     ) -> Result<(Arc<Store>, Opened)> {
-        chain_of(disk.as_ref(), uuid)?;
+        newest_of(disk.as_ref(), uuid)?;
         let lock = lock(disk.as_ref(), &folder(uuid), writer.role.name())?;
-        let chain = chain_of(disk.as_ref(), uuid)?;
-        let (manifest, crc) = chain.newest().clone();
-        let mut store = Store::new(disk, manifest, crc, Some(writer));
+        let newest = newest_of(disk.as_ref(), uuid)?;
+        Store::open_by(disk, newest, Opening { writer, lock }, own)
+    }
+
+    /// Opens an archive by its newest manifest. The caller holds the lock of the role.
+    pub(super) fn open_by(
+        disk: Arc<dyn Disk>,
+        newest: Newest,
+        opening: Opening,
+        own: Option<Own<'_>>,
+    ) -> Result<(Arc<Store>, Opened)> {
+        let Opening { writer, lock } = opening;
+        assert!(
+            newest.manifest.begin <= newest.manifest.end,
+            "it was decoded"
+        );
+        let leftovers: Vec<u64> = newest.leftovers().collect();
+        let mut store = Store::new(disk, &newest, Some(writer));
         store._lock = Some(lock);
         let store = Arc::new(store);
-        let (plan, damaged) = store.found()?;
         let mut opened = Opened {
-            damaged,
+            damaged: store.mended(newest)?,
             ..Opened::default()
         };
+        let (plan, damaged) = store.found()?;
+        opened.damaged.extend(damaged);
         // A killed process may have published the newest manifest without making it durable. Our next manifest follows
         // it.
         store.make_durable()?;
@@ -247,7 +280,7 @@ impl Store {
             })
             .run()?;
         store.clean_manifests(&mut opened.removed)?;
-        for number in chain.leftovers {
+        for number in leftovers {
             store.remove_leftover(&chain::name(number), &mut opened.removed)?;
         }
         if writer.role == Role::Database {
@@ -257,27 +290,98 @@ impl Store {
         Ok((store, opened))
     }
 
+    /// Publishes the manifest that the files show, if the newest one is damaged or missing. Returns the damage.
+    fn mended(self: &Arc<Store>, newest: Newest) -> Result<Vec<String>> {
+        let files = Files::list(self.disk.as_ref(), &self.dir)?;
+        let mended = self.mend(&newest, &files, Lost::Goes)?;
+        let mut damaged = newest.damaged;
+        if let Some(mended) = &mended {
+            damaged.extend(self.lost_at_start(&newest.manifest, mended));
+        }
+        let role = self.may_write()?.role;
+        if role == Role::Agent && (mended.is_some() || !damaged.is_empty()) {
+            // An agent does not know the database's newest images, and a merge must not combine records across one.
+            return Err(damaged.drain(..).next().unwrap_or_else(|| {
+                let path = self.path(&chain::name(newest.manifest.number + 1));
+                damage(
+                    &path,
+                    0,
+                    "the manifest of the files in the archive",
+                    "no file",
+                )
+            }));
+        }
+        let edit = match mended {
+            Some(mended) => Edit::Mend(Box::new(mended)),
+            None if damaged.is_empty() => return Ok(Vec::new()),
+            // From now on, the newest manifest is undamaged.
+            None => Edit::Open,
+        };
+        self.make_durable()?;
+        for folder in [self.runs_dir(), self.backups_dir()] {
+            self.disk.sync_dir(&folder)?;
+        }
+        self.publish(edit).run()?;
+        Ok(damaged.iter().map(ToString::to_string).collect())
+    }
+
+    /// Returns the damage of the first runs of a manifest, which are missing and which the mended manifest leaves out.
+    fn lost_at_start(&self, before: &Manifest, mended: &Manifest) -> Vec<Error> {
+        let gone = before
+            .runs()
+            .take_while(|run| run.epochs.end <= mended.begin);
+        let path = |run: RunId| self.path(&run.path(RUNS));
+        gone.map(|run| object_damage(&path(run), 0, "a run of the manifest", "no file"))
+            .collect()
+    }
+
     /// Takes the right to merge. Removes the files that an earlier holder of this right has left.
     ///
     /// # Errors
     /// [`Error::Locked`] if a second process has the right; [`Error::Corrupt`] as in [`open`](Self::open); errors of
     /// the disk.
     pub fn lease_merging(&self) -> Result<Lease> {
-        self.lease("merging", Duty::Merging)
+        self.may_write()?;
+        self.lease(
+            lock(self.disk.as_ref(), &self.dir, "merging")?,
+            Duty::Merging,
+        )
     }
 
-    /// Takes the right to make backups. Removes the files that an earlier holder of this right has left.
+    /// Takes the right to make backups. Adds the whole backups that an earlier holder of this right has left without a
+    /// manifest that names them. Removes its other files.
     ///
     /// # Errors
     /// Those of [`lease_merging`](Self::lease_merging).
-    pub fn lease_backups(&self) -> Result<Lease> {
-        self.lease("backups", Duty::BackingUp)
+    pub fn lease_backups(self: &Arc<Store>) -> Result<Lease> {
+        self.may_write()?;
+        let held = lock(self.disk.as_ref(), &self.dir, "backups")?;
+        let manifest = self.refresh()?;
+        let files = Files::list(self.disk.as_ref(), &self.dir)?;
+        let unnamed = self.unnamed_backups(&manifest, &files)?;
+        if !unnamed.is_empty() {
+            // A killed process may have published these backups without syncing the folder.
+            self.disk.sync_dir(&self.backups_dir())?;
+        }
+        for backup in unnamed {
+            let edit = match backup.id {
+                ObjectId::Cut(id) => Edit::AddCut {
+                    cut: backup,
+                    within: manifest.run_around(id.end),
+                },
+                ObjectId::Sweep(_) | ObjectId::Run(_) => Edit::AddBackup(backup),
+            };
+            match self.publish(edit).run() {
+                // A merge has combined the records around it. It is removed below.
+                Err(Error::Usage(_)) => {}
+                published => drop(published?),
+            }
+        }
+        self.lease(held, Duty::BackingUp)
     }
 
-    fn lease(&self, name: &str, duty: Duty) -> Result<Lease> {
+    fn lease(&self, lock: RoleLock, duty: Duty) -> Result<Lease> {
         assert_ne!(duty, Duty::Any, "a lease is for one kind of work");
-        self.may_write()?;
-        let lock = lock(self.disk.as_ref(), &self.dir, name)?;
         let (plan, _) = self.found()?;
         let mut removed = Vec::new();
         self.clean(&plan, duty, &mut removed)?;
@@ -288,7 +392,7 @@ impl Store {
     }
 
     /// Compares the files of the archive with the newest manifest. Returns the treatment of the files, and a
-    /// description of each backup that is missing or has the wrong size.
+    /// description of each object that is missing or has the wrong size.
     fn found(&self) -> Result<(Plan, Vec<String>)> {
         loop {
             let manifest = self.refresh()?;
@@ -308,28 +412,24 @@ impl Store {
         }
     }
 
-    /// Checks the sizes of all objects. Returns a description of each backup that is missing or has the wrong size.
+    /// Checks the sizes of all objects. Returns a description of each object that is missing or has the wrong size.
     fn check_sizes(&self, manifest: &Manifest, plan: &Plan) -> Result<Vec<String>> {
         let mut damaged = Vec::new();
         for object in &manifest.objects {
-            let backup = object.id.backup();
-            if backup.is_some_and(|id| plan.lost.contains(&id)) {
+            if plan.lost.contains(&object.id) {
                 let path = self.path(&object.id.path());
                 let expected = format!("{} bytes, as the manifest says", object.bytes);
-                damaged.push(crate::backup::damage(&path, 0, expected, "no file").to_string());
+                damaged.push(object_damage(&path, 0, expected, "no file").to_string());
                 continue;
             }
             match check_size(self, object) {
-                Err(Error::Corrupt(at)) if backup.is_some() => {
-                    let named = crate::backup::damage(&at.file, at.offset, at.expected, at.found);
-                    damaged.push(named.to_string());
-                }
+                Err(error @ Error::Corrupt(_)) => damaged.push(error.to_string()),
                 checked => checked?,
             }
         }
         debug_assert!(
             damaged.len() >= plan.lost.len(),
-            "each lost backup is named"
+            "each lost object is named"
         );
         Ok(damaged)
     }
@@ -375,6 +475,7 @@ impl Store {
             },
             ends: run.ends().to_vec(),
             images: None,
+            moments: run.moments().clone(),
         };
         self.publish(edit).run()?;
         Ok(true)
@@ -421,8 +522,35 @@ impl Store {
     }
 }
 
-/// Reads the manifests of a database's archive.
-fn chain_of(disk: &dyn Disk, uuid: &Uuid) -> Result<Chain> {
+/// Returns `newest` with the manifest that the files of the archive show.
+pub(super) fn as_files_show(store: &Store, mut newest: Newest) -> Result<Newest> {
+    loop {
+        let files = Files::list(store.disk.as_ref(), &store.dir)?;
+        let mended = store.mend(&newest, &files, Lost::Stays);
+        if let Ok(None) = mended {
+            // A newer manifest that is missing may have named these.
+            let others = store.unnamed_backups(&newest.manifest, &files)?;
+            newest.manifest.objects.extend(others);
+            newest
+                .manifest
+                .objects
+                .sort_unstable_by_key(|object| object.id);
+            return Ok(newest);
+        }
+        // A writer may have removed files from the archive after the manifest was read.
+        let again = newest_of(store.disk.as_ref(), &store.uuid)?;
+        if again.numbers == newest.numbers {
+            if let Some(mended) = mended? {
+                newest.manifest = mended;
+            }
+            return Ok(newest);
+        }
+        newest = again;
+    }
+}
+
+/// Reads the newest undamaged manifest of a database's archive.
+fn newest_of(disk: &dyn Disk, uuid: &Uuid) -> Result<Newest> {
     let dir = folder(uuid);
     let none = || {
         let name = disk.name();

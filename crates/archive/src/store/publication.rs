@@ -134,12 +134,16 @@ impl Publication {
     fn draft(&self) -> Result<Draft> {
         let store = &self.store;
         let writer = store.may_write()?;
-        let (before, predecessor) = store.newest();
+        let (before, predecessor, number) = store.base();
         let mut manifest = Manifest::clone(&before);
         self.edit.apply(&mut manifest)?;
-        manifest.number = before.number + 1;
+        manifest.number = number;
         manifest.writer = writer;
-        manifest.predecessor = predecessor;
+        // A damaged manifest between them has no checksum.
+        manifest.predecessor = match manifest.number - before.number {
+            1 => predecessor,
+            _ => 0,
+        };
         let anchor = store.anchor.lock();
         if !anchor.is_empty() {
             manifest.anchor.clone_from(&anchor);

@@ -7,7 +7,7 @@ use perdura_page::RegionDigest;
 
 use super::{Store, restart};
 use crate::manifest::object::RUNS;
-use crate::manifest::{Manifest, damage};
+use crate::manifest::{Manifest, object_damage};
 use crate::name::RunId;
 use crate::reader::Run;
 
@@ -37,7 +37,12 @@ impl Store {
             match self.open_run(id) {
                 Err(error) if error.is_not_found() => {
                     let path = self.path(&id.path(RUNS));
-                    return Err(damage(&path, 0, "a run that the manifest names", "no file"));
+                    return Err(object_damage(
+                        &path,
+                        0,
+                        "a run that the manifest names",
+                        "no file",
+                    ));
                 }
                 run => runs.push(run?),
             }

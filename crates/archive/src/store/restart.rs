@@ -9,14 +9,13 @@
 //! | file | treatment |
 //! |---|---|
 //! | temporary | removed |
-//! | a run of the manifest | kept; missing or of another size: damage |
-//! | a backup of the manifest | kept; missing or of another size: reported, and the opening continues |
+//! | an object of the manifest | kept; missing or of another size: reported, and the opening continues |
 //! | a run whose epochs are all in the manifest's runs | removed |
 //! | a run that begins where the manifest's runs end | adopted if undamaged, otherwise removed |
 //! | several runs that begin there | the longest is adopted; of equally long runs, the highest (level, generation) |
 //! | a run that begins before the end of the manifest's runs and ends after it | partial overlap: damage |
 //! | a run that begins after the end of the manifest's runs | gap: damage |
-//! | a backup that the manifest does not name | removed |
+//! | a backup that the manifest does not name | removed, unless it has joined the archive ([`Store::lease_backups`](super::Store::lease_backups)) |
 //! | any other file | kept, because it does not belong to the archive |
 
 use std::collections::BTreeSet;
@@ -26,7 +25,7 @@ use perdura_base::flaw::{Flaw, armed};
 
 use crate::backup::BackupId;
 use crate::manifest::object::{BACKUPS, RUNS};
-use crate::manifest::{Manifest, damage};
+use crate::manifest::{Manifest, ObjectId, object_damage};
 use crate::name::{RunId, TEMPORARY};
 
 /// The kind of work that made a file. At most one process at a time does each kind of work. That process removes the
@@ -62,20 +61,18 @@ pub struct Plan {
     pub remove: Vec<(Duty, String)>,
     /// The runs to adopt if they are undamaged, in this order.
     pub adopt: Vec<RunId>,
-    /// The backups in the manifest whose files are missing.
-    pub lost: Vec<BackupId>,
+    /// The objects of the manifest whose files are missing.
+    pub lost: Vec<ObjectId>,
 }
 
 /// Compares the file names in the folders of runs and backups with the newest manifest. The caller must have listed the
 /// folders after it read the manifest.
 ///
 /// # Errors
-/// [`Corrupt`](perdura_base::Error::Corrupt) if a run of the manifest is missing, and for runs that leave a gap or
-/// partly overlap.
+/// [`Corrupt`](perdura_base::Error::Corrupt) for runs that leave a gap or partly overlap.
 pub fn plan(manifest: &Manifest, dir: &str, runs: &[String], backups: &[String]) -> Result<Plan> {
-    check_runs(manifest, dir, runs)?;
     let mut plan = judge_runs(manifest, dir, runs)?;
-    plan.lost = lost(manifest, backups);
+    plan.lost = lost(manifest, runs, backups);
     let known: BTreeSet<BackupId> = manifest.backups().collect();
     for name in backups {
         let stem = name.strip_suffix(TEMPORARY);
@@ -129,7 +126,7 @@ pub fn judge_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<Pla
             } else {
                 "a gap before its first epoch"
             };
-            return Err(damage(&path, 0, expected, found));
+            return Err(object_damage(&path, 0, expected, found));
         }
     }
     assert!(
@@ -139,22 +136,14 @@ pub fn judge_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<Pla
     Ok(plan)
 }
 
-/// Fails if the file of one of the manifest's runs is missing.
-fn check_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<()> {
-    let runs: BTreeSet<&str> = runs.iter().map(String::as_str).collect();
-    for id in manifest.runs() {
-        if !runs.contains(id.name().as_str()) {
-            let path = format!("{dir}/{}", id.path(RUNS));
-            let expected = format!("a run, as manifest {} says", manifest.number);
-            return Err(damage(&path, 0, expected, "no file"));
-        }
-    }
-    Ok(())
-}
-
-/// Returns the backups in the manifest whose files are missing.
-fn lost(manifest: &Manifest, backups: &[String]) -> Vec<BackupId> {
-    let backups: BTreeSet<&str> = backups.iter().map(String::as_str).collect();
-    let is_lost = |id: &BackupId| !backups.contains(id.name().as_str());
-    manifest.backups().filter(is_lost).collect()
+/// Returns the objects of the manifest whose files are missing.
+fn lost(manifest: &Manifest, runs: &[String], backups: &[String]) -> Vec<ObjectId> {
+    let set = |names: &[String]| -> BTreeSet<String> { names.iter().cloned().collect() };
+    let (runs, backups) = (set(runs), set(backups));
+    let is_lost = |id: &ObjectId| match id {
+        ObjectId::Run(run) => !runs.contains(&run.name()),
+        ObjectId::Sweep(id) | ObjectId::Cut(id) => !backups.contains(&id.name()),
+    };
+    let named = manifest.objects.iter().map(|object| object.id);
+    named.filter(is_lost).collect()
 }

@@ -10,15 +10,15 @@ use perdura_device::{Access, AlignedBuf, Disk, read_exact_at};
 use perdura_page::RegionDigest;
 
 use super::{Store, chain};
-use crate::manifest::{Manifest, Object, ObjectId, damage};
+use crate::manifest::{Manifest, Object, ObjectId, object_damage};
 
 /// The maximum number of bytes in one read.
 const READ_BYTES: usize = 1024 * 1024;
 
-/// An object that does not match the manifest.
+/// A damaged manifest, or an object that does not match the manifest.
 #[derive(Debug)]
 pub struct Fault {
-    /// The path of the object, relative to the database's folder.
+    /// The path of the file: of an object relative to the database's folder, of a manifest relative to the disk.
     pub path: String,
     /// A description of the mismatch.
     pub error: Error,
@@ -31,8 +31,19 @@ pub struct Verified {
     pub manifest: Arc<Manifest>,
     /// The total size of the undamaged objects, bytes.
     pub bytes: u64,
-    /// The damaged objects.
+    /// The damaged manifests and objects.
     pub faults: Vec<Fault>,
+}
+
+impl Fault {
+    fn of_manifest(error: Error) -> Fault {
+        let path = match &error {
+            Error::Corrupt(at) => at.file.clone(),
+            Error::Foreign { file, .. } => file.clone(),
+            _ => String::new(),
+        };
+        Fault { path, error }
+    }
 }
 
 impl Store {
@@ -41,14 +52,14 @@ impl Store {
     /// the archive in the meantime.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if a manifest is damaged; errors of the disk while the manifests are read.
+    /// [`Error::Corrupt`] if every manifest is damaged; errors of the disk while the manifests are read.
     pub fn verify(&self, region: &RegionDigest) -> Result<Verified> {
         let manifest = self.refresh()?;
-        chain::newest(self.disk.as_ref(), &self.dir, &self.uuid)?;
+        let manifests = chain::check(self.disk.as_ref(), &self.dir, &self.uuid)?;
         let mut verified = Verified {
             manifest: Arc::clone(&manifest),
             bytes: 0,
-            faults: Vec::new(),
+            faults: manifests.into_iter().map(Fault::of_manifest).collect(),
         };
         for object in &manifest.objects {
             match self.verify_object(object, region) {
@@ -76,7 +87,7 @@ impl Store {
         let crc = file_crc(self.disk.as_ref(), &path, object.bytes)?;
         if crc != object.crc {
             let expected = format!("a file with checksum {:08x}", object.crc);
-            return Err(damage(&path, 0, expected, format!("{crc:08x}")));
+            return Err(object_damage(&path, 0, expected, format!("{crc:08x}")));
         }
         Ok(())
     }
@@ -89,7 +100,7 @@ pub(super) fn check_size(store: &Store, object: &Object) -> Result<()> {
     if len != object.bytes {
         let expected = format!("{} bytes, as the manifest says", object.bytes);
         let found = format!("{len} bytes");
-        return Err(damage(&path, len.min(object.bytes), expected, found));
+        return Err(object_damage(&path, len.min(object.bytes), expected, found));
     }
     Ok(())
 }
@@ -98,7 +109,7 @@ pub(super) fn check_size(store: &Store, object: &Object) -> Result<()> {
 pub(super) fn file_crc(disk: &dyn Disk, path: &str, bytes: u64) -> Result<u32> {
     if !bytes.is_multiple_of(to_u64(SECTOR_BYTES)) {
         let found = format!("{bytes} bytes");
-        return Err(damage(path, bytes, "a file of whole sectors", found));
+        return Err(object_damage(path, bytes, "a file of whole sectors", found));
     }
     let file = disk.open(path, Access::Direct)?;
     let mut buf = AlignedBuf::zeroed(READ_BYTES);

@@ -14,7 +14,7 @@ use perdura_wal::SegmentSizes;
 
 use crate::common::{CHUNKS, DIR, UUID, disk};
 
-fn header(consistent: bool) -> BackupHeader {
+pub fn header(consistent: bool) -> BackupHeader {
     BackupHeader {
         uuid: UUID,
         id: BackupId {

@@ -37,21 +37,21 @@ fn backlog(disk: &Arc<dyn Disk>, log: &[Owned], begin: u64) -> Result<Arc<Store>
 /// Moves all runs of the backlog into the archive.
 fn drain(waiting: &Arc<Store>, into: &Arc<Store>) -> Result<Vec<RunId>> {
     let region = Arc::new(RegionDigest::new());
-    let mut drain = Drain::new(Arc::clone(waiting), Arc::clone(into), region, 0)?;
+    let mut drain = Drain::new(Arc::clone(waiting), Arc::clone(into), region)?;
     let mut moved = Vec::new();
     loop {
         match drain.step()? {
             DrainStep::Working => {}
             DrainStep::Empty => return Ok(moved),
-            DrainStep::Run(run, ends) => {
-                let images = None;
+            DrainStep::Run(drained) => {
                 let edit = Edit::AddRun {
-                    run: Object::of(&run),
-                    ends,
-                    images,
+                    run: Object::of(&drained.summary),
+                    ends: drained.ends,
+                    images: None,
+                    moments: drained.moments,
                 };
                 into.publish(edit).run()?;
-                moved.push(run.id);
+                moved.push(drained.summary.id);
                 drain.added();
             }
         }
@@ -83,26 +83,30 @@ fn an_archive_gets_what_it_lacks_wherever_it_ends() {
     }
 }
 
+/// The moments keep the clock's readings, although the archive has a later one. The manifest lists the step.
 #[test]
-fn the_archives_moments_do_not_go_back() {
+fn a_clock_that_was_set_back_while_the_archive_was_away_is_a_step() {
     let log = log();
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     let store = create(&disk).expect("memory");
     archive(&store, &log, 21).expect("memory");
-    // In this test the wall clock of a moment is its epoch. So 1000 as the archive's latest wall clock means that the
-    // clock was set back while the archive was unavailable.
+    let later = 1_000_000_000;
+    let note = Edit::CaughtUp {
+        epoch: Epoch(20),
+        wall_us: later,
+    };
+    store.publish(note).run().expect("memory");
+    // In this test the wall clock of a moment is its epoch.
     let waiting = backlog(&(Arc::new(MemDisk::new()) as Arc<dyn Disk>), &log, 21).expect("memory");
-    let region = Arc::new(RegionDigest::new());
-    let mut drain = Drain::new(waiting, Arc::clone(&store), region, 1000).expect("it follows");
-    loop {
-        let step = drain.step().expect("memory");
-        if let DrainStep::Run(run, _) = step {
-            let run = store.open_run(run.id).expect("it exists");
-            let moments = run.moments().list();
-            assert!(!moments.is_empty());
-            assert!(moments.iter().all(|moment| moment.wall_us == 1000));
-            break;
-        }
+    drain(&waiting, &store).expect("it follows");
+    let manifest = store.manifest();
+    let steps = &manifest.clock.steps;
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    assert!(steps[0].is_back() && steps[0].from_us == later, "{steps:?}");
+    for run in manifest.runs() {
+        let run = store.open_run(run).expect("it exists");
+        let mut moments = run.moments().list().iter();
+        assert!(moments.all(|moment| moment.wall_us == moment.epoch.0));
     }
 }
 

@@ -62,7 +62,7 @@ impl Log {
             dir: DIR.to_owned(),
             digest,
         };
-        Archiver::new(source, target, options, 0)
+        Archiver::new(source, target, options)
     }
 
     /// Archives the whole log. Returns the runs.

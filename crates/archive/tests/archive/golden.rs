@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use perdura_archive::backup::{Backup, BackupHeader, BackupKind, BackupWriter, PageEntry};
-use perdura_archive::manifest::Writer;
+use perdura_archive::manifest::{Clock, Writer};
 use perdura_archive::{
     BackupId, Codec, Images, Manifest, Moment, Moments, Object, ObjectId, Role, Run, RunHeader,
     Scope,
@@ -303,6 +303,7 @@ fn manifest() -> Manifest {
             backup(ObjectId::Cut(BackupId::cut(Epoch(1002)))),
         ],
         anchor: anchor(),
+        clock: Clock::default(),
     }
 }
 

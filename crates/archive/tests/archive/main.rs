@@ -13,6 +13,7 @@ mod generation;
 mod golden;
 mod log;
 mod manifest;
+mod mend;
 mod merge;
 mod merger;
 mod quick;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use perdura_archive::manifest::Writer;
-use perdura_archive::{BackupId, Edit, Images, Manifest, Object, ObjectId, Role};
+use perdura_archive::manifest::{Clock, Step, Writer};
+use perdura_archive::{BackupId, Edit, Images, Manifest, Moments, Object, ObjectId, Role};
 use perdura_base::checksum::crc32c;
 use perdura_base::{CkptEpoch, Epoch, Error, Pos, Uuid};
 use perdura_device::{Disk, MemDisk};
@@ -72,6 +72,14 @@ fn example() -> Manifest {
             },
         ],
         anchor: vec![0xa1, 0xa2],
+        clock: Clock {
+            seen_us: 0x0005_0000_0000_0000,
+            steps: vec![Step {
+                epoch: Epoch(1001),
+                from_us: 0x0006_0000_0000_0000,
+                to_us: 0x0004_ffff_0000_0000,
+            }],
+        },
     }
 }
 
@@ -157,7 +165,7 @@ fn runs_that_do_not_tile_are_no_manifest() {
     let bytes = good.encode();
     assert_eq!(decode(&bytes).expect("a manifest"), good);
     // Flip one bit of the second run's begin, of its end, or of the first run's begin.
-    let objects_at = bytes.len() - 4 - good.anchor.len() - 2 * 40;
+    let objects_at = bytes.len() - 4 - 40 - good.anchor.len() - 2 * 40;
     for (object, field) in [(1, 8), (1, 16), (0, 8)] {
         let mut bad = bytes[..bytes.len() - 4].to_vec();
         bad[objects_at + 40 * object + field] ^= 1;
@@ -174,6 +182,7 @@ fn edits_that_do_not_fit_are_refused() {
         run,
         ends: ends.iter().map(|end| Pos(*end)).collect(),
         images: None,
+        moments: Moments::default(),
     };
     let replace = |inputs: &[Object], output: Object, kept: Option<Vec<Epoch>>| Edit::Replace {
         inputs: inputs.iter().filter_map(|o| o.id.run()).collect(),

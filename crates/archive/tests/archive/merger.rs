@@ -74,6 +74,7 @@ fn add(manifest: &mut Manifest, bytes: u64) {
         },
         ends: manifest.positions.clone(),
         images: None,
+        moments: perdura_archive::Moments::default(),
     };
     edit.apply(manifest).expect("the next run");
 }

@@ -202,7 +202,9 @@ impl World {
         let Some(first) = self.backups.first().copied() else {
             return Ok(());
         };
-        let promised: Vec<Moment> = self.retention.promised(&self.moments, self.now()).collect();
+        let (manifest, now_us) = (self.store.manifest(), self.now());
+        let ages = |moment: &Moment| manifest.clock.age_us(moment, now_us);
+        let promised: Vec<Moment> = self.retention.promised(&self.moments, &ages).collect();
         for moment in promised.iter().filter(|m| m.epoch >= first.end) {
             self.seen.promised += 1;
             if !self.is_restorable(moment.epoch) {

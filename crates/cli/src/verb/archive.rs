@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
-use perdura_archive::report::newest_report;
-use perdura_archive::retention::shown::{Range, ranges};
+use perdura_archive::report::{newest_report, read_report, reports};
 use perdura_archive::{BackupId, Manifest, ReportKind, Role, Store, Writer, list_archives};
 use perdura_base::Uuid;
+use perdura_base::moment::moment;
 use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_page::RegionDigest;
+use perdura_restore::failed_reports;
+use perdura_restore::reachable::{Range, Reachable};
 use serde::Serialize;
 
 use super::archive_agent;
@@ -27,6 +29,7 @@ mod drill;
 pub enum Action {
     Status(Status),
     Verify(Verify),
+    Rebuild(Rebuild),
     Merge(archive_agent::Merge),
     Prune(archive_agent::Prune),
     Agent(archive_agent::Run),
@@ -63,7 +66,7 @@ pub struct Status {
 ///
 /// Reads each run and backup whole. Checks the sizes and checksums that the manifest lists, the checksum of each block
 /// and page, and the digests. Prints each problem with its file. Changes nothing. The database may be running. Exit
-/// code 3 if something is damaged.
+/// code 3 if something is damaged, or the last proof or drill failed.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  perdura archive verify --archive /backup/perdura")]
 pub struct Verify {
@@ -72,6 +75,17 @@ pub struct Verify {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+/// Make a new manifest of an archive's files.
+///
+/// Needed only if no manifest is undamaged. Uses the newest undamaged manifest otherwise. Reads the names of all files
+/// and the ends of the runs. The database must be stopped. Nothing is removed that a restore could use.
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  perdura archive rebuild --archive /backup/perdura")]
+pub struct Rebuild {
+    #[command(flatten)]
+    which: Which,
 }
 
 impl Which {
@@ -116,6 +130,12 @@ pub fn passed_over(id: BackupId, why: &perdura::Error) {
 
 /// Opens the archive in a directory read-only.
 pub fn open(dir: &Path, uuid: Option<&str>) -> Result<Arc<Store>> {
+    let (disk, of) = find(dir, uuid)?;
+    Store::read_only(disk, &of).with_context(|| dir.display().to_string())
+}
+
+/// Finds the archive of a database in a directory.
+fn find(dir: &Path, uuid: Option<&str>) -> Result<(Arc<dyn Disk>, Uuid)> {
     let shown = dir.display();
     if !dir.is_dir() {
         bail!(Usage(format!("{shown} is not a directory")));
@@ -133,7 +153,7 @@ pub fn open(dir: &Path, uuid: Option<&str>) -> Result<Arc<Store>> {
             "{shown} has the archives of several databases. Choose one with --uuid: {}",
             names()
         ))),
-        (Some(uuid), _) => match all.iter().find(|one| one.to_string() == uuid) {
+        (Some(uuid), _) => match all.iter().find(|one| is_named(one, uuid)) {
             Some(one) => *one,
             None => bail!(Usage(format!(
                 "{shown} has no archive of database {uuid}, only of: {}",
@@ -141,7 +161,13 @@ pub fn open(dir: &Path, uuid: Option<&str>) -> Result<Arc<Store>> {
             ))),
         },
     };
-    Store::read_only(disk, &of).with_context(|| shown.to_string())
+    Ok((disk, of))
+}
+
+/// Returns whether `text` names a database. Hyphens may be left out.
+fn is_named(uuid: &Uuid, text: &str) -> bool {
+    let plain = |text: &str| text.replace('-', "").to_ascii_lowercase();
+    plain(&uuid.to_string()) == plain(text)
 }
 
 #[derive(Serialize)]
@@ -161,6 +187,11 @@ struct Held {
     backups: Vec<String>,
     backup_bytes: u64,
     moments: Vec<Moments>,
+    /// The last epoch that can be restored. `None`: nothing can be restored.
+    last_moment: Option<u64>,
+    /// The damage of each run that cannot be read.
+    problems: Vec<String>,
+    clock: Clocked,
     /// The last comparison of an image with the archive.
     proof: Option<Reported>,
     /// The last trial restore.
@@ -178,6 +209,56 @@ struct Moments {
     grain_us: u64,
 }
 
+/// The database's clock, as the archive saw it.
+#[derive(Serialize)]
+struct Clocked {
+    /// The time until which the archive has everything, microseconds since 1970.
+    caught_up_us: u64,
+    steps: Vec<ShownStep>,
+}
+
+/// A step of the clock: it was set back, jumped, or nothing was written for more than an hour.
+#[derive(Serialize)]
+struct ShownStep {
+    before_epoch: u64,
+    from_us: u64,
+    to_us: u64,
+}
+
+impl Clocked {
+    fn of(manifest: &Manifest) -> Clocked {
+        let steps = manifest.clock.steps.iter().map(|step| ShownStep {
+            before_epoch: step.epoch.0,
+            from_us: step.from_us,
+            to_us: step.to_us,
+        });
+        Clocked {
+            caught_up_us: manifest.clock.seen_us,
+            steps: steps.collect(),
+        }
+    }
+
+    fn lines(&self) -> String {
+        let mut text = match self.caught_up_us {
+            0 => String::new(),
+            seen => format!("complete  until {}\n", moment(seen)),
+        };
+        for step in &self.steps {
+            let what = match step.to_us < step.from_us {
+                true => "was set back",
+                false => "jumped, or nothing was written,",
+            };
+            text += &format!(
+                "clock     {what} from {} to {} before epoch {}\n",
+                moment(step.from_us),
+                moment(step.to_us),
+                step.before_epoch
+            );
+        }
+        text
+    }
+}
+
 /// The content of a report on a comparison or a trial restore.
 #[derive(Serialize)]
 struct Reported {
@@ -193,6 +274,7 @@ pub fn run(action: &Action) -> Result<()> {
     match action {
         Action::Status(args) => status(args),
         Action::Verify(args) => verify(args),
+        Action::Rebuild(args) => rebuild(args),
         Action::Merge(args) => archive_agent::merge(args),
         Action::Prune(args) => archive_agent::prune(args),
         Action::Agent(args) => archive_agent::run(args),
@@ -216,6 +298,7 @@ impl Moments {
         let (from, to) = (self.from_epoch, self.to_epoch);
         let seconds = self.grain_us.div_ceil(1_000_000);
         match self.grain_us {
+            0 if from == to => format!("moments   epoch {from}\n"),
             0 => format!("moments   each of epochs {from} to {to}\n"),
             _ => format!("moments   one in about {seconds} s of epochs {from} to {to}\n"),
         }
@@ -240,10 +323,7 @@ fn held_in(store: &Store, manifest: &Manifest) -> Result<Held> {
         let some = objects.filter(|object| object.id.run().is_some() == runs);
         some.map(|object| object.bytes).sum()
     };
-    let ranges = ranges(store).unwrap_or_else(|error| {
-        output::warning(&format!("the moments are not known: {error}"));
-        Vec::new()
-    });
+    let reachable = Reachable::of(store)?;
     Ok(Held {
         uuid: store.uuid().to_string(),
         manifest: manifest.number,
@@ -255,7 +335,10 @@ fn held_in(store: &Store, manifest: &Manifest) -> Result<Held> {
         unnamed_runs: store.unnamed_runs(manifest)?.len(),
         backups: manifest.backups().map(|id| id.name()).collect(),
         backup_bytes: bytes(false),
-        moments: ranges.iter().map(Moments::of).collect(),
+        moments: reachable.ranges.iter().map(Moments::of).collect(),
+        last_moment: reachable.last().map(|epoch| epoch.0),
+        problems: reachable.damaged.iter().map(ToString::to_string).collect(),
+        clock: Clocked::of(manifest),
         proof: reported(store, ReportKind::Proof)?,
         drill: reported(store, ReportKind::Drill)?,
     })
@@ -286,6 +369,18 @@ fn status_text(held: &Held, has_all: bool) -> String {
     for range in &held.moments {
         text += &range.line();
     }
+    if held.last_moment.is_none_or(|last| last < held.to_epoch) && held.runs > 0 {
+        let after = held.last_moment.map_or(0, |last| last + 1);
+        text += &format!(
+            "NOT THERE epochs {} to {} cannot be restored\n",
+            after.max(held.from_epoch),
+            held.to_epoch
+        );
+    }
+    for problem in &held.problems {
+        text += &format!("damaged   {problem}\n");
+    }
+    text += &held.clock.lines();
     for name in &held.backups {
         text += &format!("backup    {name}\n");
     }
@@ -334,9 +429,53 @@ struct Found {
     problems: Vec<String>,
 }
 
+fn rebuild(args: &Rebuild) -> Result<()> {
+    let (_, uuid) = find(&args.which.archive, args.which.uuid.as_deref())?;
+    let disk = args.which.disk_to_write()?;
+    let life = RandomState::new().hash_one(uuid);
+    let rebuilt = Store::rebuild(disk, &uuid, life);
+    let (store, opened) = rebuilt.with_context(|| args.which.archive.display().to_string())?;
+    for damage in &opened.damaged {
+        output::warning(damage);
+    }
+    let manifest = store.manifest();
+    let text = format!(
+        "rebuilt   manifest {}: {} runs of epochs {} to {}, {} backups\n",
+        manifest.number,
+        manifest.runs().count(),
+        manifest.begin,
+        manifest.held().0,
+        manifest.backups().count()
+    );
+    output::text(&text)
+}
+
+/// Returns the reports that are damaged, and the newest ones that failed.
+fn report_problems(store: &Store) -> Result<Vec<String>> {
+    let mut problems = Vec::new();
+    for id in reports(store.disk().as_ref(), store.uuid())? {
+        match read_report(store.disk().as_ref(), store.uuid(), id) {
+            // Another process may have removed it.
+            Err(error) if error.is_not_found() => {}
+            Err(error) => problems.push(error.to_string()),
+            Ok(_) => {}
+        }
+    }
+    for failed in failed_reports(store)? {
+        problems.push(format!(
+            "the last {} failed, up to epoch {}: {}",
+            failed.kind.name(),
+            failed.end,
+            failed.text
+        ));
+    }
+    Ok(problems)
+}
+
 fn verify(args: &Verify) -> Result<()> {
     let store = args.which.open()?;
     let verified = store.verify(&RegionDigest::new())?;
+    let reports = report_problems(&store)?;
     let found = Found {
         uuid: store.uuid().to_string(),
         manifest: verified.manifest.number,
@@ -345,6 +484,7 @@ fn verify(args: &Verify) -> Result<()> {
             .faults
             .iter()
             .map(|fault| fault.error.to_string())
+            .chain(reports)
             .collect(),
     };
     if args.json {

@@ -9,8 +9,9 @@ use clap::{Parser, Subcommand};
 use perdura::{Db, Error, Options};
 use perdura_archive::ObjectId;
 use perdura_device::{Clock, SystemClock};
+use perdura_restore::reachable::Reachable;
 use perdura_restore::virtual_backup::VirtualBackup;
-use perdura_restore::{At, RestoreProgress, served};
+use perdura_restore::{At, RestoreProgress};
 use serde::Serialize;
 
 use super::archive::{Which, passed_over};
@@ -177,8 +178,12 @@ fn make_virtual(args: &Virtual) -> Result<()> {
     let store = args.which.open_to_write()?;
     let at = || args.which.archive.display().to_string();
     let progress = Arc::new(RestoreProgress::default());
-    let target = args.at.map(|at| at.resolve(&store, &[])).transpose();
-    let target = target.with_context(at)?;
+    let now_us = SystemClock::new().wall_us();
+    let chosen = args
+        .at
+        .map(|at| at.resolve(&store, &[], now_us))
+        .transpose();
+    let target = chosen.with_context(at)?.map(|chosen| chosen.epoch);
     let made = VirtualBackup::begin(&store, target, progress, passed_over);
     let made = made.and_then(VirtualBackup::run).with_context(at)?;
     let told = MadeVirtual {
@@ -236,20 +241,19 @@ fn list(args: &List) -> Result<()> {
         (None, None) => bail!(Usage("give --archive or --server".into())),
     };
     let store = which.open()?;
+    let reachable = Reachable::of(&store);
+    let reachable = reachable.with_context(|| which.archive.display().to_string())?;
     let manifest = store.manifest();
-    let runs = store.readable_runs();
-    let runs = runs.with_context(|| which.archive.display().to_string())?;
     let now_us = SystemClock::new().wall_us();
     let mut backups = Vec::new();
     for object in &manifest.objects {
         let Some(id) = object.id.backup() else {
             continue;
         };
-        let opened = store.open_backup(id);
-        let served = opened
-            .as_ref()
-            .ok()
-            .and_then(|backup| served(backup.header(), &runs));
+        let Some(serving) = reachable.backups.iter().find(|one| one.id == id) else {
+            continue;
+        };
+        let served = serving.served;
         backups.push(Listed {
             name: id.name(),
             kind: match object.id {
@@ -259,13 +263,13 @@ fn list(args: &List) -> Result<()> {
             end_epoch: id.end.0,
             checkpoint: id.k.0,
             bytes: object.bytes,
-            age_seconds: opened.as_ref().map_or(0, |backup| {
-                now_us.saturating_sub(backup.header().wall_us) / 1_000_000
+            age_seconds: serving.header.as_ref().map_or(0, |header| {
+                now_us.saturating_sub(header.wall_us) / 1_000_000
             }),
             from_epoch: served.map(|served| served.from.0),
             to_epoch: served.map(|served| served.to.0),
             moments: served.map_or(0, |served| served.moments),
-            problem: opened.err().map(|error| error.to_string()),
+            problem: serving.header.as_ref().err().map(ToString::to_string),
         });
     }
     if args.json {

@@ -157,8 +157,10 @@ fn make(from: &RestartOptions, salvaged: Salvaged, to: &Path) -> Result<()> {
 
 /// Fails if the directory for a new database is not empty.
 pub fn must_be_empty(to: &Path) -> Result<()> {
-    let found = std::fs::read_dir(to).map_or(0, Iterator::count);
-    if found > 0 {
+    // A new file system has this folder.
+    let is_empty = |entry: &std::fs::DirEntry| entry.file_name() == "lost+found";
+    let mut found = std::fs::read_dir(to).into_iter().flatten().flatten();
+    if !found.all(|entry| is_empty(&entry)) {
         bail!(Usage(format!(
             "{} is not empty: give a new directory",
             to.display()

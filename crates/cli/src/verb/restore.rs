@@ -7,22 +7,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
+use perdura_archive::Store;
 use perdura_base::moment::moment;
 use perdura_device::{Disk, FileDisk, SystemClock};
 use perdura_recovery::Disks;
 use perdura_restore::{
-    At, ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
-    restore_in_log_order,
+    At, Deadlines, ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport,
+    failed_reports, restore, restore_in_log_order,
 };
 use serde::Serialize;
 
 use super::archive::{open, passed_over};
 use super::repair::new_uuid;
+use crate::exit::Damaged;
 use crate::offline::restore_threads;
 use crate::output;
-use sources::Target;
+use sources::{Planned, Target};
 
 /// Make a database from an archive, with the state at the archive's last moment or at an earlier moment.
 ///
@@ -51,11 +53,18 @@ pub struct Args {
     /// each stream.
     #[arg(long, value_name = "DIR")]
     log_dir: Vec<PathBuf>,
-    /// The moment to restore [default: the archive's last moment]. A moment is a commit epoch (4711), a time
-    /// ("2026-03-01 12:00:00", in UTC unless an offset such as +02:00 follows), or an age before the archive's end
-    /// (10min, 1h30m).
+    /// The moment to restore [default: the archive's last moment]. A moment is a commit epoch (4711) or a time
+    /// ("2026-03-01 12:00:00"). A time is in UTC unless an offset such as +02:00 follows. A moment may also be an age
+    /// (10min, 1h30m), or the time before the archive's end (end-10min).
     #[arg(long, value_name = "MOMENT")]
     at: Option<At>,
+    /// The treatment of keys with deadlines: keep the deadlines, shift them by the age of the moment, or drop them. The
+    /// server removes keys whose deadlines have passed.
+    #[arg(long, value_enum, default_value_t = OfDeadlines::Keep)]
+    deadlines: OfDeadlines,
+    /// Restore although the last proof or drill of the archive failed.
+    #[arg(long)]
+    unproven: bool,
     /// The restore method.
     #[arg(long, value_enum, default_value_t = Method::SinglePass)]
     method: Method,
@@ -68,6 +77,27 @@ pub struct Args {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+/// The treatment of the keys' deadlines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum OfDeadlines {
+    /// Keys keep their deadlines.
+    Keep,
+    /// Keys get the time to live that they had at the moment.
+    Shift,
+    /// Keys lose their deadlines.
+    Drop,
+}
+
+impl Args {
+    fn deadlines(&self) -> Deadlines {
+        match self.deadlines {
+            OfDeadlines::Keep => Deadlines::Keep,
+            OfDeadlines::Shift => Deadlines::Shift,
+            OfDeadlines::Drop => Deadlines::Drop,
+        }
+    }
 }
 
 /// The restore methods. The result does not depend on the method.
@@ -87,6 +117,8 @@ struct Told {
     #[serde(flatten)]
     replay: Option<Replayed>,
     epoch: u64,
+    /// The time that was asked for, RFC 3339, in UTC. `None`: an epoch or the last state was asked for.
+    asked: Option<String>,
     /// The time of the epoch, RFC 3339, in UTC. `None`: the archive has no time for the epoch.
     time: Option<String>,
     uuid: String,
@@ -104,6 +136,9 @@ struct Told {
     records_applied: u64,
     records_taken_out: u64,
     records_skipped: u64,
+    /// Keys whose deadline had passed at the time of the restore.
+    deadlines_passed: u64,
+    deadlines_changed: u64,
 }
 
 /// The measurements of `--method replay`. The field `seconds` of the report includes the copy, the replay, and the wait
@@ -121,13 +156,15 @@ pub fn run(args: &Args) -> Result<()> {
     let begun = Instant::now();
     let from = || args.from.display().to_string();
     let store = open(&args.from, args.uuid.as_deref())?;
-    let target = Target::begin(&args.to)?;
+    let target = Target::begin(&args.to, &args.from)?;
     let mut damaged = Vec::new();
     loop {
-        let plan = sources::plan(&store, &args.log_dir, args.at, &damaged, &target);
-        let plan = plan.with_context(from)?;
-        match make(args, &plan, begun) {
-            Ok(report) => return tell(args, &plan, &report, begun.elapsed()),
+        let planned = sources::plan(&store, &args.log_dir, args.at, &damaged, &target);
+        let planned = planned.with_context(from)?;
+        let plan = &planned.plan;
+        check_reports(args, &store, plan)?;
+        match make(args, plan, begun) {
+            Ok(report) => return tell(args, &planned, &report, begun.elapsed()),
             Err(error) => {
                 // The backup is damaged. The restore begins again from another backup.
                 let Some(id) = plan.is_of_backup(&error) else {
@@ -142,6 +179,28 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
+/// Fails if a failed proof or drill is about what the plan reads, unless the caller accepts that.
+fn check_reports(args: &Args, store: &Store, plan: &RestorePlan) -> Result<()> {
+    let mut failed = failed_reports(store)?;
+    failed.retain(|report| plan.is_covered_by(report));
+    for report in &failed {
+        output::warning(&format!(
+            "the {} of {} failed, up to epoch {}: {}",
+            report.kind.name(),
+            moment(report.wall_us),
+            report.end,
+            report.text
+        ));
+    }
+    if failed.is_empty() || args.unproven {
+        return Ok(());
+    }
+    output::warning(
+        "nothing was restored. Restore an earlier moment or from another copy of the archive, or give --unproven",
+    );
+    bail!(Damaged(failed.len()))
+}
+
 /// Restores to the target directory as the plan says.
 fn make(args: &Args, plan: &RestorePlan, begun: Instant) -> Result<ReplayReport, perdura::Error> {
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(&args.to)?);
@@ -154,6 +213,7 @@ fn make(args: &Args, plan: &RestorePlan, begun: Instant) -> Result<ReplayReport,
         threads: restore_threads(args.threads),
         clock: &clock,
         progress: &progress,
+        deadlines: args.deadlines(),
     };
     std::thread::scope(|scope| {
         if output::has_terminal() && !args.json {
@@ -199,7 +259,8 @@ fn progress_text(progress: &RestoreProgress, took: Duration) -> String {
     }
 }
 
-fn tell(args: &Args, plan: &RestorePlan, replay: &ReplayReport, took: Duration) -> Result<()> {
+fn tell(args: &Args, planned: &Planned, replay: &ReplayReport, took: Duration) -> Result<()> {
+    let plan = &planned.plan;
     let report: &RestoreReport = &replay.restored;
     let seconds = |ns| Duration::from_nanos(ns).as_secs_f64();
     let is_replay = args.method == Method::Replay;
@@ -216,6 +277,7 @@ fn tell(args: &Args, plan: &RestorePlan, replay: &ReplayReport, took: Duration) 
         }),
         seconds: took.as_secs_f64(),
         epoch: report.epoch.0,
+        asked: planned.asked_us.map(moment),
         time: (report.wall_us > 0).then(|| moment(report.wall_us)),
         uuid: report.uuid.to_string(),
         parent: report.parent.to_string(),
@@ -230,11 +292,20 @@ fn tell(args: &Args, plan: &RestorePlan, replay: &ReplayReport, took: Duration) 
         records_applied: report.applied,
         records_taken_out: report.taken_out,
         records_skipped: report.skipped,
+        deadlines_passed: report.deadlines_passed,
+        deadlines_changed: report.deadlines_changed,
     };
     if args.json {
         return output::json(&told);
     }
-    let mut text = format!(
+    output::text(&told_text(args, &told))
+}
+
+/// Returns the report of a restore as text for people.
+fn told_text(args: &Args, told: &Told) -> String {
+    let asked = told.asked.iter();
+    let mut text: String = asked.map(|asked| format!("asked     {asked}\n")).collect();
+    text += &format!(
         "restored  epoch {}{} of database {} in {:.2} s, from {}\n\
          pages     {} ({} bytes read, {} written); records: {} applied, {} taken out, {} skipped\n\
          made      {}, database {}\n",
@@ -255,6 +326,18 @@ fn tell(args: &Args, plan: &RestorePlan, replay: &ReplayReport, took: Duration) 
         args.to.display(),
         told.uuid,
     );
+    let passed = told.deadlines_passed;
+    text += &match args.deadlines {
+        OfDeadlines::Keep if passed > 0 => format!(
+            "deadlines {passed} keys had passed theirs: the server will remove them (see --deadlines)\n"
+        ),
+        OfDeadlines::Keep => String::new(),
+        OfDeadlines::Shift => format!(
+            "deadlines {} keys have the time to live that they had\n",
+            told.deadlines_changed
+        ),
+        OfDeadlines::Drop => format!("deadlines {} keys lost theirs\n", told.deadlines_changed),
+    };
     if let Some(replay) = &told.replay {
         text += &format!(
             "replay    {} buffers: {} page reads and {} writes in {:.2} s, after {:.2} s of \
@@ -266,7 +349,7 @@ fn tell(args: &Args, plan: &RestorePlan, replay: &ReplayReport, took: Duration) 
             replay.copy_seconds,
         );
     }
-    output::text(&text)
+    text
 }
 
 #[cfg(test)]

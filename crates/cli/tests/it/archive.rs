@@ -94,7 +94,7 @@ fn a_lost_disk_is_restored_from_the_archive_to_the_last_write_and_to_an_earlier_
     let time = told.split("\"time\": \"").nth(1).unwrap();
     let time = time.split('"').next().unwrap();
     done(&[&from[..], &[arg(&at("timed")), "--at", time]].concat());
-    done(&[&from[..], &[arg(&at("spanned")), "--at", "0s"]].concat());
+    done(&[&from[..], &[arg(&at("spanned")), "--at", "end-0s"]].concat());
     assert_eq!(digest(&at("timed")), second);
     assert_eq!(digest(&at("spanned")), second);
     for out_of_range in ["2001-01-01 00:00:00", "9000d"] {

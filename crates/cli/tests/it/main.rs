@@ -7,6 +7,7 @@
 mod archive;
 mod archive_agent;
 mod archive_away;
+mod archive_damage;
 mod archive_refusals;
 mod beside_redis;
 mod browsers;

@@ -37,7 +37,7 @@ use perdura_page::RegionDigest;
 use perdura_wal::{EpochEnds, Rung, Wal};
 use serde::Serialize;
 
-use super::end_of;
+use super::running::end_of;
 use crate::core::Core;
 
 /// The size, in bytes, allowed for the parts of a run outside the writer's workspace: moments, index and ends.
@@ -209,16 +209,16 @@ impl Backlog {
         self.drain.as_ref().map(|drain| end_of(drain.archive()))
     }
 
-    /// Moves the waiting runs into an archive that is back. `wall_us` is the time of the archive's latest moment.
+    /// Moves the waiting runs into an archive that is back.
     ///
     /// # Errors
     /// As [`Drain::new`].
-    pub fn drain_into(&mut self, archive: Arc<Store>, wall_us: u64) -> Result<()> {
+    pub fn drain_into(&mut self, archive: Arc<Store>) -> Result<()> {
         assert!(self.is_waiting(), "it is drained into one archive");
         let (backlog, region) = (Arc::clone(&self.store), Arc::clone(&self.region));
         // The drain moves whole runs, so a merge that is under way is dropped.
         (self.merger, self.merges) = (None, false);
-        self.drain = Some(Drain::new(backlog, archive, region, wall_us)?);
+        self.drain = Some(Drain::new(backlog, archive, region)?);
         Ok(())
     }
 
@@ -260,13 +260,14 @@ impl Backlog {
         match drain.step()? {
             DrainStep::Working => {}
             DrainStep::Empty => return Ok(Turn::Drained(Arc::clone(drain.archive()))),
-            DrainStep::Run(run, ends) => {
+            DrainStep::Run(drained) => {
                 let archive = drain.archive();
                 archive.note_anchor(core.anchor_for_archive());
                 self.adding = Some(archive.publish(Edit::AddRun {
-                    run: Object::of(&run),
-                    ends,
+                    run: Object::of(&drained.summary),
+                    ends: drained.ends,
                     images: Some(images()),
+                    moments: drained.moments,
                 }));
             }
         }
@@ -288,7 +289,7 @@ impl Backlog {
                 let options = MergerOptions {
                     bytes_max: self.merged_bytes_max(),
                     codec: Codec::Lz4,
-                    policy: Arc::new(move |run, listed| match policy(run, listed) {
+                    policy: Arc::new(move |clock, listed| match policy(clock, listed) {
                         // The backlog combines no records. The merged run only lists the moments to
                         // keep.
                         Verdict::Only(list) => Verdict::Listing(list),

@@ -8,7 +8,7 @@ use crate::stats::{BackupState, ListedBackup};
 
 impl Db {
     /// Returns the archive's fault: the archive cannot be reached, a proof or a drill has failed, no image was proven
-    /// for several checkpoints, or backups are missing. A failed proof is reported until a later proof holds. `None`:
+    /// for several checkpoints, or files are missing. A failed proof is reported until a later proof holds. `None`:
     /// no fault is known, or the database has no archive.
     #[must_use]
     pub fn alarm(&self) -> Option<String> {

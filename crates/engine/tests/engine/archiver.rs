@@ -95,18 +95,15 @@ fn runs(core: &Core, store: &Arc<SimDisk>) -> Vec<Arc<Run>> {
     tiling
 }
 
-/// Returns the end of the last run, and the time of the latest moment in all runs.
-fn end_of(runs: &[Arc<Run>], streams: usize) -> (EpochEnds, u64) {
-    let moments = runs.iter().flat_map(|run| run.moments().list());
-    let wall_us = moments.map(|moment| moment.wall_us).max().unwrap_or(0);
-    let end = runs.last().map_or_else(
+/// Returns the end of the last run.
+fn end_of(runs: &[Arc<Run>], streams: usize) -> EpochEnds {
+    runs.last().map_or_else(
         || begin(streams),
         |run| EpochEnds {
             epoch: run.id().epochs.last(),
             ends: run.ends().to_vec(),
         },
-    );
-    (end, wall_us)
+    )
 }
 
 fn store(seed: u64) -> Arc<SimDisk> {
@@ -117,7 +114,7 @@ fn store(seed: u64) -> Arc<SimDisk> {
 }
 
 /// Returns an archiver that continues from `end`.
-fn archiver(core: &Core, store: &Arc<SimDisk>, (end, wall_us): &(EpochEnds, u64)) -> Archiver {
+fn archiver(core: &Core, store: &Arc<SimDisk>, end: &EpochEnds) -> Archiver {
     let source = core.log_source(end).unwrap();
     let options = ArchiverOptions {
         workspace_bytes: 20_000,
@@ -133,7 +130,7 @@ fn archiver(core: &Core, store: &Arc<SimDisk>, (end, wall_us): &(EpochEnds, u64)
         dir: DIR.to_owned(),
         digest: Arc::new(RegionDigest::new()),
     };
-    Archiver::new(source, target, options, *wall_us)
+    Archiver::new(source, target, options)
 }
 
 /// A log, and an archive of it on a separate disk.
@@ -144,9 +141,8 @@ struct World {
     store: Arc<SimDisk>,
     core: Core,
     archiver: Archiver,
-    /// The end of the last run that the archiver reported. The number is the time of the latest moment up to this end,
-    /// microseconds since 1970.
-    told: (EpochEnds, u64),
+    /// The end of the last run that the archiver reported.
+    told: EpochEnds,
     now_ns: u64,
     /// True if a fault of the store is planned.
     fails: bool,
@@ -171,7 +167,7 @@ impl World {
         let (log, store) = (SimDisk::new(seed), store(seed));
         let core = open(&log, streams);
         core.set_archived(&begin(streams)).unwrap();
-        let told = (begin(streams), 0);
+        let told = begin(streams);
         World {
             archiver: archiver(&core, &store, &told),
             rng,
@@ -205,11 +201,11 @@ impl World {
             Ok(ArchiverStep::Run(run)) => {
                 self.seen.runs += 1;
                 let all = runs(&self.core, &self.store);
-                let ArchivedRun { end, wall_us, .. } = run;
-                if end_of(&all, self.streams) != (end.clone(), wall_us) {
+                let ArchivedRun { end, .. } = run;
+                if end_of(&all, self.streams) != end {
                     return Err(format!("the run to {end:?} is not the last one"));
                 }
-                self.told = (end.clone(), wall_us);
+                self.told = end;
                 Ok(ArchiverStep::Idle)
             }
             Err(error) if !self.fails => Err(error.to_string()),
@@ -234,11 +230,8 @@ impl World {
             // durable. So sync the folder.
             self.store.life().sync_dir(DIR).unwrap();
             let found = end_of(&runs(&self.core, &self.store), self.streams);
-            assert!(
-                found.0.epoch >= self.told.0.epoch,
-                "what was told of is there"
-            );
-            self.seen.behind_told += usize::from(found.0 != self.told.0);
+            assert!(found.epoch >= self.told.epoch, "what was told of is there");
+            self.seen.behind_told += usize::from(found != self.told);
             self.told = found;
         }
         self.store.set_plan(FaultPlan::default());
@@ -256,7 +249,7 @@ impl World {
         self.log.crash(CrashProfile::Worst, self.rng.u64(..));
         self.core = open(&self.log, self.streams);
         let durable = self.core.wal().durable_end(Rung::Disk);
-        self.told.0.check_durable(&durable).unwrap();
+        self.told.check_durable(&durable).unwrap();
         self.archiver = archiver(&self.core, &self.store, &self.told);
     }
 
@@ -264,26 +257,21 @@ impl World {
     fn judge(&mut self) -> Result<(), String> {
         self.core.flush_all().unwrap();
         let durable = self.core.wal().durable_end(Rung::Disk);
-        while self.told.0.epoch < durable.epoch {
+        while self.told.epoch < durable.epoch {
             self.archiver.cut_at(durable.epoch);
             self.step()?;
         }
-        if self.told.0.ends != durable.ends {
+        if self.told.ends != durable.ends {
             return Err("the runs do not reach D".into());
         }
         let runs = runs(&self.core, &self.store);
-        if end_of(&runs, self.streams).0 != self.told.0 {
+        if end_of(&runs, self.streams) != self.told {
             return Err("the runs do not tile the epochs".into());
         }
         let region = RegionDigest::new();
         let mut found = Vec::new();
-        let mut wall_us = 0;
         for run in &runs {
             run.verify(&region).map_err(|error| error.to_string())?;
-            for moment in run.moments().list() {
-                assert!(wall_us <= moment.wall_us, "moments do not go back");
-                wall_us = moment.wall_us;
-            }
             read_run(run, &mut found).map_err(|error| error.to_string())?;
         }
         found.sort();
@@ -407,7 +395,7 @@ fn drain(core: &Core, archiver: &mut Archiver, now_ns: u64) -> Vec<ArchivedRun> 
 fn a_run_is_cut_by_age_by_size_and_when_asked_for_and_none_is_while_the_database_is_idle() {
     let (log, store) = (SimDisk::new(1), store(1));
     let core = open(&log, 1);
-    let mut archiver = archiver(&core, &store, &(begin(1), 1 << 60));
+    let mut archiver = archiver(&core, &store, &begin(1));
     put(&core, "key", b"value");
     core.flush_all().unwrap();
     assert_eq!(drain(&core, &mut archiver, 5 * SECOND_NS), []);
@@ -420,11 +408,7 @@ fn a_run_is_cut_by_age_by_size_and_when_asked_for_and_none_is_while_the_database
         (made[0].end.epoch, &made[0].end.ends),
         (durable.epoch, &durable.ends)
     );
-    assert_eq!(
-        (archiver.is_collecting(), made[0].wall_us),
-        (false, 1 << 60),
-        "moments do not go back"
-    );
+    assert!(!archiver.is_collecting());
 
     // Nothing new is in the log. So the archiver writes nothing, although much time passes and a
     // run is requested.
@@ -467,7 +451,7 @@ fn ordered_frames_are_counted_and_what_no_archive_can_hold_is_refused() {
     ] {
         let (log, store) = (SimDisk::new(1), store(1));
         let core = open(&log, 1);
-        let mut archiver = archiver(&core, &store, &(begin(1), 0));
+        let mut archiver = archiver(&core, &store, &begin(1));
         append(&core, FrameKind::Effects, b"one");
         append(&core, FrameKind::Command, b"two");
         archiver.cut_at(core.wal().durable(Rung::Disk));

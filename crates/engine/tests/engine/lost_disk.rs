@@ -10,7 +10,9 @@ use perdura_archive::{ArchiverStep, Object, ObjectId, Store};
 use perdura_base::{Epoch, StreamId, Uuid};
 use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
 use perdura_restore::backup::BackupCopy;
-use perdura_restore::{At, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore};
+use perdura_restore::{
+    At, Deadlines, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
+};
 
 use crate::core_steps::{get, small};
 
@@ -307,8 +309,9 @@ impl World {
 
     pub fn plan(&self, at: Option<At>) -> Result<RestorePlan, Error> {
         let store = self.store()?;
-        let target = at.map(|at| at.resolve(&store, &[])).transpose()?;
-        RestorePlan::from_archive(&store, target, |_, _| {})
+        let now_us = self.clock.wall_us();
+        let chosen = at.map(|at| at.resolve(&store, &[], now_us)).transpose()?;
+        RestorePlan::from_archive(&store, chosen.map(|chosen| chosen.epoch), |_, _| {})
     }
 }
 
@@ -335,6 +338,7 @@ pub fn carry_out_onto(restored: &Restored, plan: &RestorePlan) -> Result<Restore
         threads: if cfg!(feature = "flaws") { 1 } else { 2 },
         clock: &ManualClock::at(BEGIN_US),
         progress: &RestoreProgress::default(),
+        deadlines: Deadlines::Keep,
     };
     restore(plan, &means)
 }

@@ -35,6 +35,7 @@ mod restore;
 mod restore_faults;
 mod restore_found;
 mod restore_methods;
+mod restore_typed;
 mod salvage_typed;
 mod sections;
 mod settings;

@@ -51,7 +51,10 @@ fn of_too_many_runs_the_smallest_neighbours_are_merged_first_and_every_moment_st
                 runs_max: bound,
                 ..Sources::archive(&store)
             };
-            let target = At::Epoch(target).resolve(&store, &[]).expect("an epoch");
+            let target = At::Epoch(target)
+                .resolve(&store, &[], 0)
+                .expect("an epoch")
+                .epoch;
             let plan = sources.plan(Some(target), |_, _| {}).expect("a moment");
             assert!(plan.runs() <= bound, "{} runs", plan.runs());
             merged += plan.runs_merged();

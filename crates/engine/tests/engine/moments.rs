@@ -1,6 +1,7 @@
 //! Restores to given times.
 
 use perdura_base::Epoch;
+use perdura_device::Clock as _;
 use perdura_restore::At;
 
 use crate::lost_disk::{World, carry_out, values};
@@ -67,7 +68,12 @@ fn a_time_is_the_state_that_was_acknowledged_up_to_then() {
                 .expect_err("out of range")
                 .to_string()
         };
-        for at in [At::Time(1), At::Time(end_us + 1), At::BeforeEnd(u64::MAX)] {
+        for at in [
+            At::Time(1),
+            At::Time(end_us + 1),
+            At::Ago(u64::MAX),
+            At::BeforeEnd(u64::MAX),
+        ] {
             let refused = refused(at);
             let range = refused.contains("Its moments are from 2023-11-14T");
             assert!(
@@ -80,8 +86,10 @@ fn a_time_is_the_state_that_was_acknowledged_up_to_then() {
     }
 }
 
+/// The clock is set back twice, once with a crash in between. A time before both is the state at that time. A time that
+/// the clock showed again is refused with the epochs that it may mean, and each of them is a state that was there.
 #[test]
-fn a_clock_that_is_set_back_makes_no_later_moment_earlier() {
+fn a_time_that_the_clock_showed_twice_names_its_epochs() {
     let mut rng = fastrand::Rng::with_seed(4);
     let mut world = World::new(4);
     world.back_up();
@@ -89,12 +97,13 @@ fn a_clock_that_is_set_back_makes_no_later_moment_earlier() {
     for round in 0..60u64 {
         world.set_any(&mut rng);
         world.flush();
+        world.clock.set_wall_us(world.clock.wall_us() + 500_000);
         shown.push(world.changes.last().map_or(0, |change| change.wall_us));
         if round % 4 == 1 {
             world.archive();
         }
         match round {
-            20 | 41 => world.clock.set_wall_us(shown[5]),
+            20 | 41 => world.clock.set_wall_us(shown[5] + 1_000),
             30 => world.crash(rng.u64(..)),
             _ => {}
         }
@@ -106,19 +115,82 @@ fn a_clock_that_is_set_back_makes_no_later_moment_earlier() {
         .filter(|change| change.wall_us == shown[3]);
     let before = before.map(|change| change.epoch).max().expect("a change");
     assert_eq!(restored(&world, At::Time(shown[3] + TOLD_US)).0, before);
-    let (mut last, mut epochs) = (Epoch(0), 0);
-    let end = shown.iter().max().expect("rounds");
-    let mut time = shown[0];
-    while let Ok(plan) = world.plan(Some(At::Time(time))) {
-        assert!(
-            plan.target() >= last,
-            "{} after {last} at {time}",
-            plan.target()
-        );
-        assert!(plan.wall_us() <= time);
-        epochs += u32::from(plan.target() > last);
-        last = plan.target();
-        time += 5_000;
+    let mut ambiguous = 0;
+    for time in (shown[6]..shown[20]).step_by(1_000_000) {
+        let refused = world.plan(Some(At::Time(time))).map(drop);
+        let refused = refused.expect_err("shown twice").to_string();
+        assert!(refused.contains("ambiguous"), "{refused}");
+        let epochs = refused
+            .rsplit("Give one of its epochs: ")
+            .next()
+            .expect("epochs");
+        for epoch in epochs.split("epoch ").skip(1) {
+            let digits: String = epoch.chars().take_while(char::is_ascii_digit).collect();
+            let epoch = Epoch(digits.parse().expect("an epoch"));
+            let (_, wall_us, found) = restored(&world, At::Epoch(epoch));
+            assert!(wall_us <= time, "{refused}");
+            assert_eq!(found, world.state(epoch));
+            ambiguous += 1;
+        }
     }
-    assert!(time >= *end && epochs > 20, "{epochs} epochs up to {time}");
+    assert!(ambiguous > 10, "{ambiguous} candidates");
+    let steps = world
+        .store()
+        .expect("an archive")
+        .manifest()
+        .clock
+        .steps
+        .clone();
+    assert_eq!(
+        steps.iter().filter(|step| step.is_back()).count(),
+        2,
+        "{steps:?}"
+    );
+}
+
+/// A time at which nothing was written used to be "not in the archive".
+#[test]
+fn a_time_of_an_idle_hour_is_the_last_state() {
+    const MINUTE_US: u64 = 60_000_000;
+    let mut world = written(2, 30);
+    let end = world.plan(None).expect("the archive's end");
+    let (last, end_us) = (end.target(), end.wall_us());
+    let beyond = |minutes: u64| At::Time(end_us + minutes * MINUTE_US);
+    assert!(
+        world.plan(Some(beyond(5))).is_err(),
+        "nobody vouches for it yet"
+    );
+    world.clock.advance_us(10 * MINUTE_US);
+    world.archive();
+    for minutes in [1, 5, 9] {
+        let (epoch, _, found) = restored(&world, beyond(minutes));
+        assert_eq!(
+            (epoch, found),
+            (last, world.state(last)),
+            "{minutes} minutes later"
+        );
+    }
+    assert_eq!(restored(&world, At::Ago(5 * MINUTE_US)).0, last);
+    let refused = world
+        .plan(Some(beyond(11)))
+        .map(drop)
+        .expect_err("nobody knows");
+    assert!(
+        refused.to_string().contains("still the last one"),
+        "{refused}"
+    );
+
+    // Something is written and not archived. So the archive vouches for no later time.
+    let mut rng = fastrand::Rng::with_seed(3);
+    world.set_any(&mut rng);
+    world.flush();
+    world.clock.advance_us(10 * MINUTE_US);
+    let refused = world.plan(Some(beyond(15))).map(drop);
+    assert!(refused.is_err(), "the archive lacks a commit of that time");
+    world.archive();
+    world.clock.advance_us(MINUTE_US);
+    world.archive();
+    let newest = world.changes.iter().map(|change| change.epoch).max();
+    assert_eq!(restored(&world, beyond(15)).0, newest.expect("a change"));
+    assert_eq!(restored(&world, beyond(5)).0, last, "the idle hour stays");
 }

@@ -17,7 +17,7 @@ use perdura_restore::backup::BackupCopy;
 
 use crate::archiver::any_fault;
 use crate::core_steps::small;
-use crate::restore::open_account;
+use crate::restore_typed::open_account;
 use crate::typed::Account;
 
 pub const STREAMS: usize = 2;

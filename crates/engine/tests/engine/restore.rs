@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use perdura::{
-    Core, CoreOptions, Db, EpochEnds, Error, LogForm, Progress, Rung, SourceStep, procedure,
-};
+use perdura::{Core, CoreOptions, EpochEnds, Error, Progress, Rung, SourceStep};
 use perdura_archive::backup::{Backup, BackupId};
 use perdura_archive::{Codec, Moments, Quick, Run, RunId, RunTarget, RunWriter, Scope};
 use perdura_base::{Epoch, ImageSlot, Pos, Uuid};
@@ -14,11 +12,12 @@ use perdura_page::{RegionDigest, record::decode_group};
 use perdura_recovery::Disks;
 use perdura_recovery::image::directory_path;
 use perdura_restore::backup::BackupCopy;
-use perdura_restore::{RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore};
+use perdura_restore::{
+    Deadlines, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
+};
 use perdura_wal::FrameKind;
 
 use crate::core_steps::{env, get, open, small};
-use crate::typed::Account;
 
 pub const STREAMS: usize = 2;
 pub const KEYS: usize = 40;
@@ -27,7 +26,7 @@ pub const DIR: &str = "archive";
 /// The epoch, the key and the value of each change. `None`: the key was removed.
 type Changes = Vec<(Epoch, usize, Option<Vec<u8>>)>;
 
-fn key(number: usize) -> String {
+pub fn key(number: usize) -> String {
     format!("key{number}")
 }
 
@@ -83,8 +82,8 @@ fn archive_log(
 
 /// A database with an archive, and all changes with the epochs of the changes.
 pub struct History {
-    disk: Arc<SimDisk>,
-    core: Option<Core>,
+    pub disk: Arc<SimDisk>,
+    pub core: Option<Core>,
     archive: Arc<dyn Disk>,
     pub uuid: Uuid,
     pub at: EpochEnds,
@@ -113,7 +112,7 @@ impl History {
         History::of(disk, core, at)
     }
 
-    fn of(disk: Arc<SimDisk>, core: Core, at: EpochEnds) -> History {
+    pub fn of(disk: Arc<SimDisk>, core: Core, at: EpochEnds) -> History {
         let archive: Arc<dyn Disk> = Arc::new(MemDisk::new());
         archive.make_dir(DIR).expect("memory");
         History {
@@ -275,6 +274,7 @@ impl History {
             threads: if cfg!(feature = "flaws") { 1 } else { 2 },
             clock: &ManualClock::at(5),
             progress: &RestoreProgress::default(),
+            deadlines: Deadlines::Keep,
         };
         let report = restore(&self.plan(id, target)?, &means)?;
         let core = Core::open(env(&disk, STREAMS), small(), Arc::new(Progress::default()))?;
@@ -392,111 +392,6 @@ fn what_cannot_be_restored_is_refused_and_says_why() {
     assert!(matches!(&none, Error::Corrupt(_)), "{none}");
 }
 
-/// Opens a database with typed tables.
-fn open_typed(disk: &Arc<SimDisk>) -> Result<Core, Error> {
-    let mut options = small();
-    let declared = Db::builder("").table::<Account>().procedure(open_account);
-    options.typed = declared.log(LogForm::Command).into_options().typed;
-    Core::open(env(disk, STREAMS), options, Arc::new(Progress::default()))
-}
-
-procedure! {
-    /// Opens an account.
-    pub fn open_account(cx, id: u64) -> (), on [Account(id)] {
-        cx.insert(&Account { id, owner: "Ann".into(), balance: 1 })?;
-        Ok(())
-    }
-}
-
-/// Returns the number of accounts, which are key-addressed, and the value of a page-addressed row.
-fn seen(core: &Core) -> (usize, Option<Vec<u8>>) {
-    let again = |id: &u64| core.call::<open_account>(&(*id,)).is_err();
-    ((1..3).filter(again).count(), get(core, &key(0)))
-}
-
-/// Returns a database with key-addressed and page-addressed rows, written before and after the image of the backup.
-/// Also returns the backup's epoch.
-pub fn typed_history() -> Result<(History, Epoch), Error> {
-    let disk = SimDisk::new(1);
-    let core = open_typed(&disk)?;
-    let open = |id: u64| core.call::<open_account>(&(id,)).expect("a call").1;
-    let begin = EpochEnds {
-        epoch: Epoch(0),
-        ends: vec![Pos(0); STREAMS],
-    };
-    core.set_archived(&begin)?;
-    let _flushed = (open(1), set(&core, 0, Some(b"old")));
-    core.checkpoint_now()?;
-    let _flushed = (open(2), set(&core, 0, Some(b"new")));
-    core.flush_all()?;
-    let mut history = History::of(disk, core, begin);
-    history.back_up();
-    history.archive();
-    let end = history.backups[0].end;
-    Ok((history, end))
-}
-
-/// Returns a database with a backup, and the backup's epoch. The first key-addressed row is written after the backup.
-pub fn later_typed_history() -> Result<(History, Epoch), Error> {
-    let mut history = History::new(1);
-    let _flushed = set(history.core(), 0, Some(b"old"));
-    history.core().checkpoint_now()?;
-    history.back_up();
-    history.core().flush_all()?;
-    history.archive();
-    history.core = None;
-    history.core = Some(open_typed(&history.disk)?);
-    let open = history.core().call::<open_account>(&(1,));
-    let _flushed = (
-        open.expect("a call").1,
-        set(history.core(), 0, Some(b"new")),
-    );
-    history.core().flush_all()?;
-    history.archive();
-    let end = history.backups[0].end;
-    Ok((history, end))
-}
-
-/// Restores the database of `typed_history` from a backup and runs.
-fn typed_restored() -> Result<(usize, Option<Vec<u8>>), Error> {
-    let (history, _) = typed_history()?;
-    let (backup, runs) = (history.backup(history.backups[0])?, history.open_runs()?);
-    let other = RestorePlan::new(Arc::clone(&backup), runs.clone(), Some(Epoch(1)));
-    if let Err(refused) = other.map(drop) {
-        assert!(refused.to_string().contains("key-addressed"), "{refused}");
-    }
-    let new = SimDisk::new(2);
-    let means = RestoreMeans {
-        disks: Disks::on_one(new.life(), STREAMS),
-        uuid: Uuid([9; 16]),
-        threads: 1,
-        clock: &ManualClock::at(5),
-        progress: &RestoreProgress::default(),
-    };
-    restore(&RestorePlan::new(backup, runs, None)?, &means)?;
-    let core = open_typed(&new)?;
-    let found = seen(&core);
-    core.flush_all()?;
-    core.checkpoint_now()?;
-    Ok(found)
-}
-
-#[test]
-fn a_database_with_key_addressed_tables_is_restored_as_its_backup_has_it_and_no_run_is_applied() {
-    let found = typed_restored().expect("it is restored");
-    assert_eq!(found, (1, Some(b"old".to_vec())));
-}
-
-#[cfg(feature = "flaws")]
-#[test]
-fn the_seeded_bug_of_runs_beside_kept_tables_is_caught() {
-    use perdura_base::flaw::{Flaw, arm};
-    arm(Some(Flaw::RunsAppliedToKept));
-    let restored = typed_restored();
-    arm(None);
-    assert!(!matches!(restored, Ok((1, Some(plain))) if plain == b"old"));
-}
-
 /// Returns a copy of a run that lacks the `nth` record. If `twice` is true, the copy has that record twice instead.
 pub fn tampered(history: &History, run: &Arc<Run>, nth: usize, twice: bool) -> Arc<Run> {
     let disk = Arc::clone(&history.archive);
@@ -570,6 +465,7 @@ fn a_record_that_is_missing_or_doubled_ends_the_restore_and_names_the_page() {
             threads: 1,
             clock: &ManualClock::at(5),
             progress: &RestoreProgress::default(),
+            deadlines: Deadlines::Keep,
         };
         let restored = restore(&plan.expect("the runs tile"), &means).expect_err("a gap");
         assert!(

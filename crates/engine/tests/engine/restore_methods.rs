@@ -11,7 +11,7 @@ use perdura_device::{Access, Disk, ManualClock, SimDisk};
 use perdura_recovery::Disks;
 use perdura_recovery::image::directory_path;
 use perdura_restore::{
-    ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
+    Deadlines, ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
     restore_in_log_order,
 };
 
@@ -29,6 +29,7 @@ fn means<'a>(
         threads: 1,
         clock,
         progress,
+        deadlines: Deadlines::Keep,
     }
 }
 

@@ -12,7 +12,7 @@ use perdura_page::RegionDigest;
 use perdura_recovery::SweepDigest;
 use perdura_restore::drill::{Judgement, judge};
 use perdura_restore::proof::{Proof, Verdict};
-use perdura_restore::{RestoreMeans, RestorePlan, RestoreProgress, restore};
+use perdura_restore::{Deadlines, RestoreMeans, RestorePlan, RestoreProgress, restore};
 
 use crate::proving::{STREAMS, World};
 
@@ -74,6 +74,7 @@ impl Window {
             threads: 1,
             clock: &ManualClock::at(5),
             progress: &RestoreProgress::default(),
+            deadlines: Deadlines::Keep,
         };
         let report = restore(&plan, &means)?;
         judge(&self.store, &plan, &report, &means.disks)

@@ -7,7 +7,9 @@ use perdura_archive::backup::BackupId;
 use perdura_archive::{Manifest, Store};
 use perdura_base::{Epoch, Error, Uuid};
 use perdura_device::{Clock, CrashProfile, FaultPlan, SimDisk};
-use perdura_restore::{RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore};
+use perdura_restore::{
+    Deadlines, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
+};
 
 use crate::content::scramble;
 use crate::machine::Engine;
@@ -76,6 +78,7 @@ impl ArchiveWorld {
             threads: 1,
             clock: self.clock.as_ref() as &dyn Clock,
             progress: &RestoreProgress::default(),
+            deadlines: Deadlines::Keep,
         };
         restore(plan, &means)
     }

@@ -14,13 +14,13 @@ fn random_crash_chains_keep_every_promise() {
 
 #[test]
 fn crashes_and_restores_meet_every_state() {
-    let report = common::runs(Mode::Archive, 1, 300);
+    let report = common::runs(Mode::Archive, 1, 600);
     for mark in MARKS {
         assert!(report.reached.contains_key(mark), "{mark} never came");
     }
 }
 
-/// The names of the rare states that three hundred runs must reach.
+/// The names of the rare states that six hundred runs must reach.
 const MARKS: [&str; 21] = [
     "agent",
     "agent_killed",

@@ -29,7 +29,7 @@ use perdura_device::{Access, AlignedBuf, Disk, FileDisk, SystemClock};
 use perdura_recovery::Disks;
 use perdura_recovery::image::{PAGES_HEADER_BYTES, pages_path};
 use perdura_restore::{
-    ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
+    Deadlines, ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
     restore_in_log_order, restore_within,
 };
 
@@ -308,6 +308,7 @@ impl Restoring {
             threads: self.threads,
             clock: &clock,
             progress: &progress,
+            deadlines: Deadlines::Keep,
         })
     }
 

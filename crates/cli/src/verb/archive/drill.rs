@@ -12,7 +12,9 @@ use perdura_base::{CkptEpoch, Epoch, Error};
 use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_recovery::Disks;
 use perdura_restore::drill::{Judgement, judge};
-use perdura_restore::{RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore};
+use perdura_restore::{
+    Deadlines, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
+};
 use serde::Serialize;
 
 use super::{Which, passed_over};
@@ -114,6 +116,7 @@ fn restore_and_judge(
         threads: 1,
         clock,
         progress: &RestoreProgress::default(),
+        deadlines: Deadlines::Keep,
     };
     let report = restore(plan, &means)?;
     let judged = judge(store, plan, &report, &means.disks)?;

@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::bail;
 use perdura::Error;
 use perdura_archive::{BackupId, Store};
-use perdura_device::{Disk, FileDisk, Locks};
+use perdura_device::{Clock, Disk, FileDisk, Locks, SystemClock};
 use perdura_recovery::disks::Paths;
 use perdura_restore::{At, RUNS_MAX, RestorePlan, Scratch, Sources, read_tail};
 
+use crate::exit::Usage;
 use crate::read_disk::ReadDisk;
 use crate::verb::repair::must_be_empty;
 
@@ -45,9 +47,10 @@ pub struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Returns the target directory. Fails if it is not empty.
-    pub fn begin(to: &Path) -> anyhow::Result<Target<'_>> {
+    /// Returns the target directory. Fails if it is not empty, or is in the archive.
+    pub fn begin<'a>(to: &'a Path, archive: &Path) -> anyhow::Result<Target<'a>> {
         must_be_empty(to)?;
+        must_be_outside(to, archive)?;
         Ok(Target {
             to,
             existed: to.is_dir(),
@@ -59,6 +62,9 @@ impl Target<'_> {
         let undone = || -> std::io::Result<()> {
             for entry in std::fs::read_dir(self.to)? {
                 let entry = entry?;
+                if entry.file_name() == "lost+found" {
+                    continue;
+                }
                 match entry.file_type()?.is_dir() {
                     true => std::fs::remove_dir_all(entry.path())?,
                     false => std::fs::remove_file(entry.path())?,
@@ -73,6 +79,31 @@ impl Target<'_> {
     }
 }
 
+/// Fails if a directory is in the archive, where its files would count as the archive's.
+fn must_be_outside(to: &Path, archive: &Path) -> anyhow::Result<()> {
+    let archive = archive.canonicalize()?;
+    // A directory that does not exist yet is where its first existing parent is.
+    let mut parents = to.ancestors().map(|parent| match parent {
+        empty if empty.as_os_str().is_empty() => Path::new("."),
+        parent => parent,
+    });
+    let existing = parents.find_map(|parent| parent.canonicalize().ok());
+    if existing.is_some_and(|existing| existing.starts_with(&archive)) {
+        bail!(Usage(format!(
+            "{} is inside the archive: give a directory outside of it",
+            to.display()
+        )));
+    }
+    Ok(())
+}
+
+/// A plan, and the time that it is for.
+pub struct Planned {
+    pub plan: RestorePlan,
+    /// The time that was asked for, microseconds since 1970. `None`: an epoch or the last state was asked for.
+    pub asked_us: Option<u64>,
+}
+
 /// Returns the plan to restore the moment `at` from an archive and a surviving log. Does not use the backups in
 /// `without`, which were found damaged. If no plan is possible, leaves the target directory unchanged.
 pub fn plan(
@@ -81,7 +112,7 @@ pub fn plan(
     at: Option<At>,
     without: &[BackupId],
     target: &Target<'_>,
-) -> Result<RestorePlan, Error> {
+) -> Result<Planned, Error> {
     let mut sources = Sources {
         without: without.to_vec(),
         ..Sources::archive(store)
@@ -108,7 +139,13 @@ pub fn plan(
     planned
 }
 
-fn choose(sources: &Sources<'_>, at: Option<At>) -> Result<RestorePlan, Error> {
-    let target = at.map(|at| at.resolve(sources.store, &sources.tail));
-    sources.plan(target.transpose()?, super::passed_over)
+fn choose(sources: &Sources<'_>, at: Option<At>) -> Result<Planned, Error> {
+    let now_us = SystemClock::new().wall_us();
+    let chosen = at.map(|at| at.resolve(sources.store, &sources.tail, now_us));
+    let chosen = chosen.transpose()?;
+    let plan = sources.plan(chosen.map(|chosen| chosen.epoch), super::passed_over)?;
+    Ok(Planned {
+        plan,
+        asked_us: chosen.and_then(|chosen| chosen.asked_us),
+    })
 }

@@ -1,0 +1,194 @@
+//! Tests of restores of typed tables: key-addressed ones have only their backups' moments, page-addressed ones have all.
+
+use std::sync::Arc;
+
+use perdura::{Builder, Core, Db, EpochEnds, Error, LogForm, Progress, procedure};
+use perdura_base::{Epoch, Pos, Uuid};
+use perdura_device::{Disk, ManualClock, MemDisk, SimDisk};
+use perdura_recovery::Disks;
+use perdura_restore::reachable::Reachable;
+use perdura_restore::{Deadlines, RestoreMeans, RestorePlan, RestoreProgress, restore};
+
+use crate::core_steps::{env, get, small};
+use crate::restore::{History, STREAMS, key, set};
+use crate::typed::Account;
+
+/// Opens a database with typed tables.
+fn open_typed(disk: &Arc<SimDisk>) -> Result<Core, Error> {
+    open_with(disk, Db::builder(""))
+}
+
+/// Opens a database with the typed tables of a builder, and with one more.
+fn open_with(disk: &Arc<SimDisk>, builder: Builder) -> Result<Core, Error> {
+    let mut options = small();
+    let declared = builder.table::<Account>().procedure(open_account);
+    options.typed = declared.log(LogForm::Command).into_options().typed;
+    Core::open(env(disk, STREAMS), options, Arc::new(Progress::default()))
+}
+
+procedure! {
+    /// Opens an account.
+    pub fn open_account(cx, id: u64) -> (), on [Account(id)] {
+        cx.insert(&Account { id, owner: "Ann".into(), balance: 1 })?;
+        Ok(())
+    }
+}
+
+/// Returns the number of accounts, which are key-addressed, and the value of a page-addressed row.
+fn seen(core: &Core) -> (usize, Option<Vec<u8>>) {
+    let again = |id: &u64| core.call::<open_account>(&(*id,)).is_err();
+    ((1..3).filter(again).count(), get(core, &key(0)))
+}
+
+/// Returns a database with key-addressed and page-addressed rows, written before and after the image of the backup.
+/// Also returns the backup's epoch.
+pub fn typed_history() -> Result<(History, Epoch), Error> {
+    let disk = SimDisk::new(1);
+    let core = open_typed(&disk)?;
+    let open = |id: u64| core.call::<open_account>(&(id,)).expect("a call").1;
+    let begin = EpochEnds {
+        epoch: Epoch(0),
+        ends: vec![Pos(0); STREAMS],
+    };
+    core.set_archived(&begin)?;
+    let _flushed = (open(1), set(&core, 0, Some(b"old")));
+    core.checkpoint_now()?;
+    let _flushed = (open(2), set(&core, 0, Some(b"new")));
+    core.flush_all()?;
+    let mut history = History::of(disk, core, begin);
+    history.back_up();
+    history.archive();
+    let end = history.backups[0].end;
+    Ok((history, end))
+}
+
+/// Returns a database with a backup, and the backup's epoch. The first key-addressed row is written after the backup.
+pub fn later_typed_history() -> Result<(History, Epoch), Error> {
+    let mut history = History::new(1);
+    let _flushed = set(history.core(), 0, Some(b"old"));
+    history.core().checkpoint_now()?;
+    history.back_up();
+    history.core().flush_all()?;
+    history.archive();
+    history.core = None;
+    history.core = Some(open_typed(&history.disk)?);
+    let open = history.core().call::<open_account>(&(1,));
+    let _flushed = (
+        open.expect("a call").1,
+        set(history.core(), 0, Some(b"new")),
+    );
+    history.core().flush_all()?;
+    history.archive();
+    let end = history.backups[0].end;
+    Ok((history, end))
+}
+
+/// Restores the database of `typed_history` from a backup and runs.
+fn typed_restored() -> Result<(usize, Option<Vec<u8>>), Error> {
+    let (history, _) = typed_history()?;
+    let (backup, runs) = (history.backup(history.backups[0])?, history.open_runs()?);
+    let other = RestorePlan::new(Arc::clone(&backup), runs.clone(), Some(Epoch(1)));
+    if let Err(refused) = other.map(drop) {
+        assert!(refused.to_string().contains("key-addressed"), "{refused}");
+    }
+    let new = SimDisk::new(2);
+    let means = RestoreMeans {
+        disks: Disks::on_one(new.life(), STREAMS),
+        uuid: Uuid([9; 16]),
+        threads: 1,
+        clock: &ManualClock::at(5),
+        progress: &RestoreProgress::default(),
+        deadlines: Deadlines::Keep,
+    };
+    restore(&RestorePlan::new(backup, runs, None)?, &means)?;
+    let core = open_typed(&new)?;
+    let found = seen(&core);
+    core.flush_all()?;
+    core.checkpoint_now()?;
+    Ok(found)
+}
+
+#[test]
+fn a_database_with_key_addressed_tables_is_restored_as_its_backup_has_it_and_no_run_is_applied() {
+    let found = typed_restored().expect("it is restored");
+    assert_eq!(found, (1, Some(b"old".to_vec())));
+}
+
+/// Typed tables with `addressing = page` used to be refused like key-addressed ones, although their changes are in runs.
+#[test]
+fn page_addressed_typed_tables_are_restored_to_any_moment() {
+    let disk = SimDisk::new(3);
+    let open =
+        |disk: &Arc<SimDisk>| open_with(disk, Db::builder("").page_addressed()).expect("it opens");
+    let core = open(&disk);
+    let begin = EpochEnds {
+        epoch: Epoch(0),
+        ends: vec![Pos(0); STREAMS],
+    };
+    core.set_archived(&begin).expect("memory");
+    let mut epochs = Vec::new();
+    for id in 1..3 {
+        let (_, ticket) = core.call::<open_account>(&(id,)).expect("a call");
+        core.flush_all().expect("memory");
+        epochs.push(ticket.epoch);
+        if id == 1 {
+            core.checkpoint_now().expect("memory");
+        }
+    }
+    let mut history = History::of(disk, core, begin);
+    history.back_up();
+    history.archive();
+    for (count, epoch) in (1..).zip(epochs) {
+        let (backup, runs) = (history.backup(history.backups[0]), history.open_runs());
+        let plan = RestorePlan::new(
+            backup.expect("it opens"),
+            runs.expect("they open"),
+            Some(epoch),
+        );
+        let new = SimDisk::new(2);
+        let means = RestoreMeans {
+            disks: Disks::on_one(new.life(), STREAMS),
+            uuid: Uuid([9; 16]),
+            threads: 1,
+            clock: &ManualClock::at(5),
+            progress: &RestoreProgress::default(),
+            deadlines: Deadlines::Keep,
+        };
+        restore(&plan.expect("each epoch is a moment"), &means).expect("a restore");
+        let core = open(&new);
+        assert_eq!(seen(&core).0, count, "{epoch}");
+    }
+}
+
+/// Acknowledged calls vanished with exit code 0: a restore of the last state gave the state of the backup.
+#[test]
+fn calls_after_the_backup_never_vanish_from_a_restore_in_silence() {
+    let (history, end) = typed_history().expect("a history");
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    let store = crate::virtual_backup::stored(&history, &history.backups, &disk);
+    let refused = RestorePlan::from_archive(&store, None, |_, _| ()).map(drop);
+    match refused.expect_err("later calls are known") {
+        Error::OlderOnly {
+            restorable, known, ..
+        } => {
+            assert_eq!(restorable, end);
+            assert!(known > end, "{known}");
+        }
+        other => panic!("{other}"),
+    }
+    let older = RestorePlan::from_archive(&store, Some(end), |_, _| ());
+    assert_eq!(older.expect("it was asked for").target(), end);
+    let reachable = Reachable::of(&store).expect("memory");
+    assert_eq!(reachable.last(), Some(end));
+    assert!(reachable.known > end);
+}
+
+#[cfg(feature = "flaws")]
+#[test]
+fn the_seeded_bug_of_runs_beside_kept_tables_is_caught() {
+    use perdura_base::flaw::{Flaw, arm};
+    arm(Some(Flaw::RunsAppliedToKept));
+    let restored = typed_restored();
+    arm(None);
+    assert!(!matches!(restored, Ok((1, Some(plain))) if plain == b"old"));
+}

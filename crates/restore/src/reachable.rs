@@ -1,0 +1,290 @@
+//! The moments that can be restored from an archive: those that a backup and undamaged runs lead to.
+//!
+//! A damaged run divides the runs into *stretches*. Each backup serves moments of the stretches that it touches.
+
+use std::sync::Arc;
+
+use perdura_archive::backup::BackupHeader;
+use perdura_archive::{BackupId, Manifest, Moment, Run, Store};
+use perdura_base::{Epoch, Error, Result};
+use perdura_wal::Archived;
+
+use crate::choose::{TablesSince, beginning};
+use crate::listed::{Listed, end_of};
+use crate::served::{Served, served};
+
+/// Epochs that follow each other, and the moments among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// The first moment.
+    pub first: Epoch,
+    /// The last moment.
+    pub last: Epoch,
+    /// The wall clocks of the first and the last listed moment, microseconds since 1970.
+    pub wall_us: (u64, u64),
+    /// The number of listed moments. `None`: each epoch is a moment.
+    pub moments: Option<usize>,
+}
+
+impl Range {
+    /// Returns the mean time between two moments, microseconds. 0: each epoch is a moment.
+    #[must_use]
+    pub fn grain_us(&self) -> u64 {
+        let Some(moments) = self.moments else {
+            return 0;
+        };
+        let gaps = u64::try_from(moments.saturating_sub(1)).unwrap_or(u64::MAX);
+        let (from, to) = self.wall_us;
+        let span = to.saturating_sub(from);
+        span.checked_div(gaps).unwrap_or(span)
+    }
+}
+
+/// A backup, and the moments that it serves.
+#[derive(Debug)]
+pub struct Serving {
+    /// The backup.
+    pub id: BackupId,
+    /// The header, or the reason why the backup cannot be read.
+    pub header: Result<BackupHeader>,
+    /// The moments. `None`: the runs lack records that the backup needs.
+    pub served: Option<Served>,
+}
+
+/// The moments of an archive.
+#[derive(Debug)]
+pub struct Reachable {
+    /// The moments, in ranges, ascending.
+    pub ranges: Vec<Range>,
+    /// The backups, in the order of the manifest.
+    pub backups: Vec<Serving>,
+    /// The damage of each run that cannot be read.
+    pub damaged: Vec<Error>,
+    /// The last epoch of the archive.
+    pub known: Epoch,
+}
+
+impl Reachable {
+    /// Finds the moments of an archive. Opens all runs and backups.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn of(store: &Store) -> Result<Reachable> {
+        loop {
+            let manifest = store.refresh()?;
+            let found = Reachable::by(store, &manifest);
+            // A writer may have removed files from the archive since the manifest was read.
+            let is_whole = matches!(&found, Ok(found) if found.damaged.is_empty());
+            if is_whole || store.refresh()?.number == manifest.number {
+                return found;
+            }
+        }
+    }
+
+    fn by(store: &Store, manifest: &Manifest) -> Result<Reachable> {
+        let (stretches, damaged) = stretches(store)?;
+        let since = TablesSince::of(store)?;
+        let mut spans: Vec<(Epoch, Epoch)> = Vec::new();
+        let mut alone: Vec<Moment> = Vec::new();
+        let mut backups = Vec::new();
+        for id in manifest.backups() {
+            let header = match store.open_backup(id) {
+                Ok(backup) => Ok(*backup.header()),
+                Err(error @ Error::Io { .. }) if !error.is_not_found() => return Err(error),
+                Err(error) => Err(error),
+            };
+            let served = header.as_ref().ok().and_then(|header| {
+                let found = in_stretches(header, &stretches)?;
+                since.bounded(header, found)
+            });
+            if let (Ok(header), Some(served)) = (&header, &served) {
+                spans.push((served.from, served.to));
+                alone.push(Moment {
+                    epoch: id.end,
+                    wall_us: header.wall_us,
+                });
+            }
+            backups.push(Serving { id, header, served });
+        }
+        if beginning(store)?.is_some()
+            && let Some(first) = stretches.first()
+        {
+            spans.push(ends(first));
+        }
+        Ok(Reachable {
+            ranges: ranges(&spans, &alone, &stretches),
+            backups,
+            damaged,
+            known: end_of(store).map_or(manifest.held().0, |end| end.epoch),
+        })
+    }
+
+    /// Returns the last moment. `None`: nothing can be restored.
+    #[must_use]
+    pub fn last(&self) -> Option<Epoch> {
+        self.ranges.last().map(|range| range.last)
+    }
+}
+
+/// Undamaged runs that follow each other.
+type Stretch = Vec<Arc<Run>>;
+
+/// Opens the runs of an archive. Returns the stretches between damaged runs, and the damage.
+fn stretches(store: &Store) -> Result<(Vec<Stretch>, Vec<Error>)> {
+    let (mut stretches, mut damaged) = (vec![Vec::new()], Vec::new());
+    for run in Listed::of_archive(store)? {
+        match run.open(store) {
+            Ok(run) => {
+                if let Some(stretch) = stretches.last_mut() {
+                    stretch.push(run);
+                }
+            }
+            Err(error @ (Error::Corrupt(_) | Error::Foreign { .. })) => {
+                damaged.push(error);
+                stretches.push(Vec::new());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    stretches.retain(|stretch| !stretch.is_empty());
+    assert!(
+        stretches.len() <= damaged.len() + 1,
+        "damaged runs divide the runs"
+    );
+    Ok((stretches, damaged))
+}
+
+/// Returns the first and the last epoch of a stretch.
+fn ends(stretch: &[Arc<Run>]) -> (Epoch, Epoch) {
+    let ends = stretch.first().zip(stretch.last());
+    let (first, last) = ends.expect("a stretch has a run");
+    (first.id().epochs.begin, last.id().epochs.last())
+}
+
+/// Returns the moments that a backup serves in the stretch with the most of them.
+fn in_stretches(header: &BackupHeader, stretches: &[Stretch]) -> Option<Served> {
+    let found = stretches
+        .iter()
+        .filter_map(|stretch| served(header, stretch));
+    let best = found.max_by_key(|served| served.moments);
+    best.or_else(|| served(header, &[]))
+}
+
+impl TablesSince {
+    /// Returns the moments of a backup without those whose changes may be in no run.
+    fn bounded(&self, header: &BackupHeader, served: Served) -> Option<Served> {
+        let Some(end) = self.plain_end else {
+            return Some(served);
+        };
+        if header.archive() == Archived::Carried || served.to <= end {
+            return Some(served);
+        }
+        assert!(end < served.to, "the runs lead beyond");
+        (served.from <= end).then(|| Served {
+            from: served.from,
+            to: end,
+            moments: served.moments.saturating_sub(served.to.0 - end.0).max(1),
+        })
+    }
+}
+
+/// Returns the moments of `stretches` that are in one of `spans`, and the moments of backups that are in no run.
+fn ranges(spans: &[(Epoch, Epoch)], alone: &[Moment], stretches: &[Stretch]) -> Vec<Range> {
+    let mut ranges: Vec<Range> = Vec::new();
+    for run in stretches.iter().flatten() {
+        let epochs = run.id().epochs;
+        let mut within: Vec<(Epoch, Epoch)> = spans
+            .iter()
+            .map(|(from, to)| (epochs.begin.max(*from), epochs.last().min(*to)))
+            .filter(|(from, to)| from <= to)
+            .collect();
+        within.sort_unstable();
+        for (from, to) in united(within) {
+            assert!(
+                epochs.contains(from) && epochs.contains(to),
+                "they are the run's"
+            );
+            if let Some(range) = piece(run, from, to) {
+                join(&mut ranges, range);
+            }
+        }
+    }
+    let is_in_run = |epoch: Epoch| {
+        let mut runs = stretches.iter().flatten();
+        runs.any(|run| run.id().epochs.contains(epoch))
+    };
+    for moment in alone.iter().filter(|moment| !is_in_run(moment.epoch)) {
+        ranges.push(Range {
+            first: moment.epoch,
+            last: moment.epoch,
+            wall_us: (moment.wall_us, moment.wall_us),
+            moments: None,
+        });
+    }
+    ranges.sort_by_key(|range| range.first);
+    assert!(
+        ranges.iter().all(|range| range.first <= range.last),
+        "a range begins before it ends"
+    );
+    ranges.dedup_by_key(|range| range.first);
+    ranges
+}
+
+/// Joins spans that overlap or follow each other. They are sorted.
+fn united(spans: Vec<(Epoch, Epoch)>) -> Vec<(Epoch, Epoch)> {
+    let mut united: Vec<(Epoch, Epoch)> = Vec::new();
+    for (from, to) in spans {
+        match united.last_mut() {
+            Some(last) if from.0 <= last.1.0.saturating_add(1) => last.1 = last.1.max(to),
+            _ => united.push((from, to)),
+        }
+    }
+    united
+}
+
+/// Returns the moments of a run between two epochs. `None`: it has none there.
+fn piece(run: &Run, from: Epoch, to: Epoch) -> Option<Range> {
+    let is_combined = run.header().only_listed_moments;
+    let listed = run.moments().list().iter();
+    let own: Vec<&Moment> = listed
+        .filter(|moment| from <= moment.epoch && moment.epoch <= to)
+        .collect();
+    let wall = |moment: Option<&&Moment>| moment.map_or(0, |moment| moment.wall_us);
+    let wall_us = (wall(own.first()), wall(own.last()));
+    if !is_combined {
+        return Some(Range {
+            first: from,
+            last: to,
+            wall_us,
+            moments: None,
+        });
+    }
+    let end = run.id().epochs.last();
+    let mut epochs: Vec<Epoch> = own.iter().map(|moment| moment.epoch).collect();
+    if to == end && epochs.last() != Some(&end) {
+        epochs.push(end);
+    }
+    let (first, last) = epochs.first().zip(epochs.last())?;
+    assert!(from <= *first && *last <= to, "moments within the piece");
+    Some(Range {
+        first: *first,
+        last: *last,
+        wall_us,
+        moments: Some(epochs.len()),
+    })
+}
+
+/// Adds a range. It continues the last one if both have each epoch.
+fn join(ranges: &mut Vec<Range>, range: Range) {
+    match ranges.last_mut() {
+        Some(last)
+            if last.moments.is_none()
+                && range.moments.is_none()
+                && last.last.0.saturating_add(1) == range.first.0 =>
+        {
+            last.last = range.last;
+            last.wall_us.1 = last.wall_us.1.max(range.wall_us.1);
+        }
+        _ => ranges.push(range),
+    }
+}
