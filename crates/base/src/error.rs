@@ -113,6 +113,22 @@ pub enum Error {
         durable: crate::Epoch,
     },
 
+    /// Corruption: the archive has epochs of a history that this database does not have. The data directory was set back
+    /// to an older copy, or it is a copy that went its own way.
+    #[error(
+        "the archive has epochs up to {archived} of a history that this database left after epoch \
+         {common}. The data directory is an older copy, or another copy archives to the same \
+         place. Nothing was archived, and the log is kept. Continue with the other copy, or restore \
+         the archive's last state. To continue with this one, run `perdura archive end`, and give \
+         a new directory for its archive"
+    )]
+    OtherHistory {
+        /// The last epoch of the archive.
+        archived: crate::Epoch,
+        /// The last epoch that both histories have.
+        common: crate::Epoch,
+    },
+
     /// Corruption: the last state that can be restored is older than the last commit that is known. A restore of the last
     /// state would lose commits in silence.
     #[error(
@@ -134,7 +150,8 @@ pub enum Error {
     #[error(
         "the archive ends with epoch {archived}, but the database had archived its log up to \
          epoch {anchor}. The archive has lost files, or is an older copy. The database is \
-         intact. Restore the archive's files, or begin a new archive with a new backup"
+         intact. Restore the archive's files, or run `perdura archive end` and begin a new archive \
+         in another directory"
     )]
     ArchiveBehind {
         /// The last epoch of the archive.
@@ -266,6 +283,7 @@ impl Error {
             | Error::LostLog { .. }
             | Error::ArchiveBehind { .. }
             | Error::OlderOnly { .. }
+            | Error::OtherHistory { .. }
             | Error::Version { .. }
             | Error::Foreign { .. } => Family::Corruption,
         }

@@ -40,6 +40,11 @@ id!(
     Incarnation(u32)
 );
 id!(
+    /// The random number of a life of the database. Copies of a database count their lives alike, but each draws its own
+    /// numbers. 0: the life has none.
+    LifeId(u64)
+);
+id!(
     /// A log stream.
     StreamId(u8)
 );

@@ -17,7 +17,7 @@ pub mod partset;
 
 pub use error::{Corruption, Error, NotRegular, Result};
 pub use ids::{
-    CkptEpoch, Epoch, Gsn, ImageSlot, Incarnation, PageId, PartitionId, Pid, Pos, SlotId, StreamId,
-    TableId, TxnId, Useq, Uuid,
+    CkptEpoch, Epoch, Gsn, ImageSlot, Incarnation, LifeId, PageId, PartitionId, Pid, Pos, SlotId,
+    StreamId, TableId, TxnId, Useq, Uuid,
 };
 pub use partset::PartitionSet;

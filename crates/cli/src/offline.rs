@@ -199,6 +199,7 @@ impl Offline {
     /// Returns the options of a restart in memory by these methods.
     pub fn restart_options(&self, methods: &Methods, schedule: &Schedule) -> RestartOptions {
         RestartOptions {
+            life: perdura_base::LifeId(0),
             disks: self.disks.clone(),
             clock: Arc::new(SystemClock::new()),
             schedule: *schedule,

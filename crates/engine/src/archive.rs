@@ -30,6 +30,7 @@ use perdura_base::checksum::mix64;
 use perdura_base::{Epoch, Error, Result, Uuid};
 use perdura_device::Disk;
 use perdura_page::RegionDigest;
+use perdura_recovery::Anchor;
 use perdura_wal::{EpochEnds, Rung};
 
 use crate::core::Core;
@@ -135,6 +136,21 @@ impl Archiving {
             Ok(Some(archived)) if archived.epoch.0 + 1 < begin.0 => archived,
             _ => end,
         }))
+    }
+
+    /// Fails if the archive has epochs of a history that the database with this anchor does not have.
+    ///
+    /// # Errors
+    /// [`Error::OtherHistory`]; the errors of the disk; [`Error::Corrupt`] if every manifest is damaged.
+    pub fn check_history(&self, anchor: &Anchor) -> Result<()> {
+        if !list_archives(self.disk.as_ref())?.contains(&anchor.uuid) {
+            return Ok(());
+        }
+        let store = Store::read_only(Arc::clone(&self.disk), &anchor.uuid)?;
+        let manifest = store.manifest();
+        anchor
+            .lineage
+            .check_has(&manifest.lineage()?, manifest.held().0)
     }
 
     fn archive_end(&self, database: &Uuid) -> Result<Option<EpochEnds>> {

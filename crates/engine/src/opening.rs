@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use perdura_base::checksum::mix64;
-use perdura_base::{Error, Result, Uuid};
+use perdura_base::{Error, LifeId, Result, Uuid};
 use perdura_heap::{Geometry, MemoryAccount};
 use perdura_recovery::footing::Footing;
 use perdura_recovery::indexing::ReadCatalog;
@@ -19,6 +19,9 @@ use crate::nodes::{Claimed, Nodes};
 use crate::options::CoreOptions;
 use crate::typed::replay::Replayer;
 use crate::yardstick::Yardstick;
+
+/// Makes the number of a life differ from other numbers that are drawn with the same seed.
+const LIFE: u64 = 0x4c49_4645;
 
 /// Refuses a database if its logging scheme is not that of `yardstick`. Also refuses a database of interleaved
 /// transactions, because this engine cannot read the rows in the pages of such a database.
@@ -82,6 +85,7 @@ pub(crate) fn bring_back(
         tree: options.tree,
         ordered: Some(Arc::new(replayer)),
         archived: options.archived.clone(),
+        life: LifeId(mix64(env.seed ^ LIFE)),
         mode: perdura_recovery::RestartMode::Real,
         tail: match (&claimed, env.accept_loss) {
             (Some(claimed), _) => claimed.tail,

@@ -83,8 +83,8 @@ fn check_not_behind(given: &EpochEnds, named: &EpochEnds) -> Result<()> {
         ),
         format!("the log up to epoch {} and {:?}", given.epoch, given.ends),
         "The archive has lost files, or is another archive. The log between may have been \
-         removed. The database is intact. Restore the archive's files, or end archiving and \
-         begin a new archive with a new backup.",
+         removed. The database is intact. Restore the archive's files, or run `perdura archive \
+         end` and begin a new archive in another directory.",
     ))
 }
 

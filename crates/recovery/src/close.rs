@@ -2,8 +2,8 @@
 //! epochs and numbers above all those that the restart has seen in the log.
 
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::{CkptEpoch, Epoch, Error, Gsn, ImageSlot, Incarnation, Result};
-use perdura_wal::{BlockRef, ChainLink, Cut, StreamScan, Vouched};
+use perdura_base::{CkptEpoch, Epoch, Error, Gsn, ImageSlot, Incarnation, LifeId, Result};
+use perdura_wal::{BlockRef, ChainLink, Cut, PastLife, StreamScan, Vouched};
 
 use crate::anchor::Anchor;
 use crate::image::folder;
@@ -95,6 +95,19 @@ pub(crate) fn close_incarnation(
     record.vouched = durable_end(cut);
     record.clean = false;
     Ok(())
+}
+
+/// Notes the number of the life that begins, and the end of the one that is closed. An archive compares them.
+pub(crate) fn name_life(record: &mut Anchor, closed: Incarnation, cut: &Cut, life: LifeId) {
+    let ended = PastLife {
+        id: record.lineage.id,
+        incarnation: closed,
+        end: cut.durable,
+    };
+    record.lineage.begin(ended, life);
+    let archived = record.archived.as_ref().map(|archived| archived.epoch);
+    // A database that is not archived may be attached to an archive later.
+    record.lineage.forget(archived.unwrap_or_default());
 }
 
 /// Returns the end of the log at the cut that the restart chose.

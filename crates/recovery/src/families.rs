@@ -156,7 +156,8 @@ mod tests {
             .with(Family::Effects)
             .with(Family::Commands);
         let hex: String = both.encode().iter().map(|b| format!("{b:02x}")).collect();
-        let example = page.rsplit("```text hex").next().expect("an example");
+        let example = page.split("```text hex").nth(8).expect("an example");
+        let example = example.split("```").next().expect("an example");
         let digits: String = example.chars().filter(char::is_ascii_hexdigit).collect();
         assert_eq!(digits, hex);
         for odd in [[0, 0, 0, 0], [4, 0, 0, 0], [1, 1, 0, 0]] {

@@ -86,6 +86,7 @@ mod jobs;
 mod judge;
 pub mod level;
 pub mod life;
+mod lineage;
 pub mod load;
 pub mod log_end;
 mod losses;

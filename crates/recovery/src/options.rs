@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use perdura_base::LifeId;
+use perdura_base::checksum::mix64;
 use perdura_device::Clock;
 use perdura_heap::MemoryAccount;
 use perdura_wal::EpochEnds;
@@ -82,6 +84,8 @@ pub struct RestartOptions {
     pub ordered: Option<Arc<dyn OrderedPlayer>>,
     /// The end of the archived log, from the archive's manifest. `None`: no archive is configured.
     pub archived: Option<EpochEnds>,
+    /// The number of the new life. Every restart of any copy of the database needs a different one.
+    pub life: LifeId,
     /// The purpose of the restart.
     pub mode: RestartMode,
     /// The treatment of the log's end, which may be in the memory of nodes and not on the disks.
@@ -104,6 +108,7 @@ impl RestartOptions {
         schedule: Schedule,
         methods: impl Into<Methods>,
     ) -> RestartOptions {
+        let clock_seed = clock.wall_us();
         RestartOptions {
             disks,
             clock,
@@ -112,6 +117,7 @@ impl RestartOptions {
             tree: TreeMeans::default(),
             ordered: None,
             archived: None,
+            life: LifeId(mix64(clock_seed)),
             mode: RestartMode::Real,
             tail: Tail::OnDisk,
             memory: Arc::new(MemoryAccount::new(u64::MAX)),

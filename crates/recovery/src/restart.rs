@@ -30,7 +30,7 @@ use crate::anchor_cell::AnchorCell;
 use crate::archived::check_archive;
 use crate::close::{
     assert_believed_is_durable, close_incarnation, durable_end, first_epoch, last_number,
-    make_durable,
+    make_durable, name_life,
 };
 use crate::component::Data;
 use crate::footing::Footing;
@@ -198,6 +198,7 @@ fn begin_life(
     }
     let mut record = anchor.clone();
     close_incarnation(&mut record, &cut, &image.damaged)?;
+    name_life(&mut record, anchor.incarnation, &cut, options.life);
     if options.tail == Tail::LookedAt {
         report.notes.extend(undrained(anchor, Some(&cut)));
     }

@@ -43,6 +43,7 @@ mod footing;
 pub mod frame;
 #[cfg(test)]
 mod hex_example;
+pub mod lineage;
 mod lives;
 mod log;
 mod lookup;
@@ -79,6 +80,7 @@ pub use flush::{Begun, Collected, FlushProgress, Wait};
 pub use frame::{
     ActiveTxn, Archived, Direction, EndRecord, Frame, FrameKind, RestartRecord, Role, encode_active,
 };
+pub use lineage::{Lineage, PAST_MAX, PastLife};
 pub use lives::Lives;
 pub use log::{Wal, WalOptions, WalStart, WalStats};
 pub use mirror::TailOptions;

@@ -13,9 +13,11 @@ mod codec;
 pub mod edit;
 pub mod object;
 
+use perdura_base::cursor::Reader;
 use perdura_base::{Epoch, Error, Pos, Result, Uuid};
-use perdura_wal::Parent;
-use perdura_wal::anchor::Record;
+use perdura_wal::anchor::{Record, Tag};
+use perdura_wal::lineage::SECTION;
+use perdura_wal::{Lineage, Parent};
 
 pub use clock::{Clock, Step};
 pub use edit::Edit;
@@ -130,6 +132,30 @@ impl Manifest {
             });
         }
         Ok(Some(record))
+    }
+
+    /// Returns the lives of the database at the archive's last epoch, as the anchor in this manifest lists them. A
+    /// database of an older build has none.
+    ///
+    /// # Errors
+    /// Those of [`anchor`](Self::anchor); [`Error::Corrupt`] for a list of a form that no build writes.
+    pub fn lineage(&self) -> Result<Lineage> {
+        Ok(self.database_lineage()?.at(self.held().0))
+    }
+
+    /// Returns all lives of the database that the anchor in this manifest lists.
+    pub(crate) fn database_lineage(&self) -> Result<Lineage> {
+        let Some(record) = self.anchor()? else {
+            return Ok(Lineage::default());
+        };
+        let Some(section) = record.sections.get(Tag(SECTION)) else {
+            return Ok(Lineage::default());
+        };
+        let found = Lineage::decode(&mut Reader::new(&section.bytes));
+        found.ok_or_else(|| {
+            let file = format!("the anchor in manifest {}", self.number);
+            damage(&file, 0, "the lives of the database", "other bytes")
+        })
     }
 
     /// Returns whether the database began empty and the runs hold everything that was ever logged in it. Then a restore

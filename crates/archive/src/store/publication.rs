@@ -58,6 +58,16 @@ pub struct Publication {
     left: Vec<Error>,
 }
 
+/// Fails if the database that changes the archive does not have the archive's history. Its anchor is in the next
+/// manifest.
+fn check_history(before: &Manifest, next: &Manifest) -> Result<()> {
+    match (next.database_lineage(), before.lineage()) {
+        (Ok(database), Ok(archived)) => database.check_has(&archived, before.held().0),
+        // Without an anchor that can be read, the history is unknown.
+        (Err(_), _) | (_, Err(_)) => Ok(()),
+    }
+}
+
 impl Publication {
     pub(super) fn new(store: Arc<Store>, edit: Edit) -> Publication {
         Publication {
@@ -147,6 +157,7 @@ impl Publication {
         let anchor = store.anchor.lock();
         if !anchor.is_empty() {
             manifest.anchor.clone_from(&anchor);
+            check_history(&before, &manifest)?;
         }
         drop(anchor);
         manifest.oldest = before.oldest.max(manifest.number.saturating_sub(KEPT - 1));

@@ -53,7 +53,8 @@ fn work(disk: &Arc<dyn Disk>, log: &[Owned], done: &mut Acknowledged) -> Result<
 /// Opens the archive after a crash. Returns a description of the fault. `None`: the archive is correct.
 fn wrong(disk: &Arc<dyn Disk>, log: &[Owned], done: &Acknowledged) -> Option<String> {
     let store = match open(disk, database(3)) {
-        Ok((store, _)) => store,
+        Ok((store, opened)) if opened.damaged.is_empty() => store,
+        Ok((_, opened)) => return Some(format!("a crash is no damage: {opened:?}")),
         Err(Error::Usage(_)) if !done.was_created => return None,
         Err(error) => return Some(format!("the archive does not open: {error}")),
     };

@@ -23,6 +23,7 @@ use crate::output;
 use crate::read_disk::ReadDisk;
 
 mod drill;
+mod end;
 
 /// Show, check or maintain an archive: the sorted log of a database, and its backups.
 #[derive(Debug, Subcommand)]
@@ -30,6 +31,7 @@ pub enum Action {
     Status(Status),
     Verify(Verify),
     Rebuild(Rebuild),
+    End(end::End),
     Merge(archive_agent::Merge),
     Prune(archive_agent::Prune),
     Agent(archive_agent::Run),
@@ -275,6 +277,7 @@ pub fn run(action: &Action) -> Result<()> {
         Action::Status(args) => status(args),
         Action::Verify(args) => verify(args),
         Action::Rebuild(args) => rebuild(args),
+        Action::End(args) => end::run(args),
         Action::Merge(args) => archive_agent::merge(args),
         Action::Prune(args) => archive_agent::prune(args),
         Action::Agent(args) => archive_agent::run(args),

@@ -8,6 +8,7 @@ mod archive;
 mod archive_agent;
 mod archive_away;
 mod archive_damage;
+mod archive_history;
 mod archive_refusals;
 mod beside_redis;
 mod browsers;

@@ -1,7 +1,7 @@
 //! The archive of a database, as a program uses it.
 
 use perdura_archive::backup::BackupSummary;
-use perdura_base::Result;
+use perdura_base::{Error, Result};
 
 use super::Db;
 use crate::stats::{BackupState, ListedBackup};
@@ -15,11 +15,26 @@ impl Db {
         self.shared.archive.alarm()
     }
 
+    /// Ends the archiving of the database. The log is then kept only for the images.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the database was opened with its archive; the errors of updating
+    /// the anchor.
+    pub fn end_archive(&self) -> Result<()> {
+        if self.shared.archive.archives {
+            return Err(Error::Usage(
+                "the database was opened with its archive. Open it without, and end archiving then"
+                    .into(),
+            ));
+        }
+        self.shared.ground.core.end_archive()
+    }
+
     /// Takes a checkpoint and copies its image to the archive while writers continue. On return the archive durably
     /// holds the backup, and the log up to the backup's end.
     ///
     /// # Errors
-    /// [`Error::Usage`](perdura_base::Error::Usage) if the database has no archive, or the archive cannot be written.
+    /// [`Error::Usage`] if the database has no archive, or the archive cannot be written.
     /// Also errors for damage of the image, and errors of the disks.
     pub fn back_up(&self) -> Result<BackupSummary> {
         self.shared.backups.back_up()
@@ -30,7 +45,7 @@ impl Db {
     /// because its backup may lack the newest writes.
     ///
     /// # Errors
-    /// [`Error::Usage`](perdura_base::Error::Usage) if the database has no archive.
+    /// [`Error::Usage`] if the database has no archive.
     pub fn begin_backup(&self) -> Result<u64> {
         self.shared.backups.want()
     }

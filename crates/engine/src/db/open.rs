@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use perdura_archive::Generation;
-use perdura_base::Result;
+use perdura_base::{Error, Result};
 use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_recovery::disks::{Disks, Locks, lock_new_anchor};
 use perdura_recovery::{Progress, read_anchor};
@@ -194,11 +194,18 @@ fn check_archivable(disks: &Disks) -> Result<()> {
 }
 
 /// Returns the end of the log in a database's archive. `None` if the database is not archived, or the archive cannot be
-/// read. If the archive cannot be read, the archiver reports the error and tries again.
+/// read. If the archive cannot be read, the archiver reports the error and tries again. Fails if the archive has another
+/// history than the database.
 fn archived_end(archiving: &Archiving, disks: &Disks) -> Result<Option<EpochEnds>> {
     let anchor = read_anchor(disks.data.as_ref())?;
-    let archived = anchor.filter(|anchor| anchor.archived.is_some());
-    Ok(archived.and_then(|anchor| archiving.end_of(&anchor.uuid, &disks.logs).ok().flatten()))
+    let Some(anchor) = anchor.filter(|anchor| anchor.archived.is_some()) else {
+        return Ok(None);
+    };
+    // Any other error says that the archive cannot be read now.
+    if let Err(error @ Error::OtherHistory { .. }) = archiving.check_history(&anchor) {
+        return Err(error);
+    }
+    Ok(archiving.end_of(&anchor.uuid, &disks.logs).ok().flatten())
 }
 
 fn seed(clock: &SystemClock) -> u64 {

@@ -205,6 +205,7 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
         disk.crash(CrashProfile::Everything, life);
         let env = env(&disk, 1);
         let restart_options = RestartOptions {
+            life: perdura_base::LifeId(0),
             disks: env.disks,
             clock: env.clock,
             schedule: options().schedule,

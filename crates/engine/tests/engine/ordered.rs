@@ -74,6 +74,7 @@ fn a_restart_that_plans_its_image_again_plays_ordered_frames_once_with_the_last_
     let env = env(&disk, 1);
     let counts = Arc::new(Counts::default());
     let options = RestartOptions {
+        life: perdura_base::LifeId(0),
         disks: env.disks,
         clock: env.clock,
         schedule: small().schedule,

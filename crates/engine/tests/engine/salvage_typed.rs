@@ -79,6 +79,7 @@ fn salvaged(disk: &Arc<SimDisk>, log: LogForm) -> Option<(Missing, Core)> {
         Some(Arc::new(player) as Arc<dyn OrderedPlayer>)
     };
     let options = RestartOptions {
+        life: perdura_base::LifeId(0),
         disks: env_of.disks,
         clock: env_of.clock,
         schedule: small().schedule,

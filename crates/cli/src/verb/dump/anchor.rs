@@ -7,6 +7,7 @@ use clap::Parser;
 use perdura_base::ImageSlot;
 use perdura_recovery::sections::tree::{TREE_DIR, TreeAnchor};
 use perdura_recovery::{AcceptedLoss, Anchor, ImageStatus};
+use perdura_wal::PastLife;
 use serde::Serialize;
 
 use crate::offline::{Directories, Offline};
@@ -23,6 +24,24 @@ pub struct Args {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+/// A past life of the database.
+#[derive(Serialize)]
+struct ShownLife {
+    number: String,
+    incarnation: u32,
+    end_epoch: u64,
+}
+
+impl ShownLife {
+    fn of(life: &PastLife) -> ShownLife {
+        ShownLife {
+            number: format!("{:016x}", life.id.0),
+            incarnation: life.incarnation.0,
+            end_epoch: life.end.0,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -48,6 +67,9 @@ struct Shown {
     /// The last epoch that was in the archive when the anchor was last written. The database keeps the log after this
     /// epoch.
     archived: Option<ShownArchived>,
+    /// The number of the newest life, hexadecimal. The past lives follow, each with its last epoch.
+    life: String,
+    past_lives: Vec<ShownLife>,
     /// The parent: the database that this database was restored from.
     parent: Option<ShownParent>,
     /// The losses that were accepted, oldest first.
@@ -203,6 +225,8 @@ fn shown(anchor: &Anchor, notes: Vec<String>) -> Shown {
             epoch: archived.epoch.0,
             ends: archived.ends.iter().map(|pos| pos.0).collect(),
         }),
+        life: format!("{:016x}", anchor.lineage.id.0),
+        past_lives: anchor.lineage.past.iter().map(ShownLife::of).collect(),
         parent: anchor.parent.as_ref().map(ShownParent::of),
         losses: anchor.losses.iter().map(ShownLoss::of).collect(),
         trees: anchor.trees().iter().map(shown_tree).collect(),
@@ -281,6 +305,14 @@ fn described(anchor: &Shown) -> String {
             "archived     up to epoch {}; the log from {:?} on is kept\n",
             archived.epoch, archived.ends
         );
+    }
+    if !anchor.past_lives.is_empty() {
+        let lives = anchor
+            .past_lives
+            .iter()
+            .map(|life| format!("{} up to epoch {}", life.number, life.end_epoch));
+        let lives: Vec<String> = lives.collect();
+        text += &format!("lives        {}; now {}\n", lives.join(", "), anchor.life);
     }
     if let Some(parent) = &anchor.parent {
         text += &format!("parent       {}\n", parent.text());

@@ -45,6 +45,7 @@ impl Machine {
 
     pub fn options(&self, ordered: Option<Arc<dyn OrderedPlayer>>) -> RestartOptions {
         RestartOptions {
+            life: perdura_base::LifeId(0),
             disks: Disks::on_one(Arc::clone(&self.disk), usize::from(STREAMS)),
             clock: Arc::new(ManualClock::at(1)),
             schedule: Schedule::inline(Level::Four, 0),

@@ -31,6 +31,7 @@ pub fn methods(scheme: Scheme) -> Vec<&'static Method> {
 /// Restarts without changing the disks. The error is the message of the failed restart.
 pub fn dry_run(disks: &Disks, method: &Method, schedule: Schedule) -> Result<Found, String> {
     let restarted = restart(&RestartOptions {
+        life: perdura_base::LifeId(0),
         disks: disks.env.disks.clone(),
         clock: Arc::new(SystemClock::new()),
         schedule,

@@ -39,6 +39,7 @@ impl Crash {
         let options = &self.options;
         let replayer = Replayer::new(options.typed.clone(), options.value_bytes_max);
         let restarted = restart(&RestartOptions {
+            life: perdura_base::LifeId(0),
             disks: env.disks,
             clock: env.clock,
             schedule: Schedule::new(Level::Four, threads),

@@ -1,0 +1,153 @@
+//! Copies of a database and one archive. An archive has one history, and never gets epochs of another one.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::support::{Client, Reply, Server, arg, ended};
+
+struct Made {
+    dir: tempfile::TempDir,
+}
+
+impl Made {
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Serves a data directory, sets some keys, and stops the server.
+    fn write(&self, data: &str, more: &[&str], value: &str) {
+        let server = Server::start(&self.at(data), more);
+        let mut client = Client::connect(server.port()).unwrap();
+        for key in 0..40 {
+            let key = format!("key:{key}");
+            client.ask(&["SET", &key, value]).unwrap();
+        }
+        server.stop();
+    }
+
+    /// Returns the bytes of all runs and backups of the archive.
+    fn archived(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let home = std::fs::read_dir(self.at("archive")).unwrap().next();
+        let home = home.unwrap().unwrap().path();
+        let folders = ["runs", "backups"].map(|folder| std::fs::read_dir(home.join(folder)));
+        let entries = folders.into_iter().flat_map(|entries| entries.unwrap());
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths
+            .map(|path| (path.clone(), std::fs::read(path).unwrap()))
+            .collect()
+    }
+
+    /// Returns the value that a restore of the last state has.
+    fn restored(&self) -> String {
+        let (archive, to) = (self.at("archive"), self.at("restored"));
+        let (code, said) = ended(&["restore", "--from", arg(&archive), "--to", arg(&to)]);
+        assert_eq!(code, 0, "{said}");
+        let server = Server::start(&to, &[]);
+        let mut client = Client::connect(server.port()).unwrap();
+        let value = text(client.ask(&["GET", "key:7"]).unwrap());
+        server.stop();
+        std::fs::remove_dir_all(to).unwrap();
+        value
+    }
+}
+
+fn text(reply: Reply) -> String {
+    match reply {
+        Reply::Bulk(Some(bytes)) => String::from_utf8(bytes).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to),
+            false => drop(std::fs::copy(entry.path(), to).unwrap()),
+        }
+    }
+}
+
+/// Makes a database with an archive, and an older copy of its data directory.
+fn made() -> Made {
+    let made = Made {
+        dir: tempfile::tempdir().unwrap(),
+    };
+    let archive = made.at("archive");
+    let archived = ["--archive", arg(&archive)];
+    made.write("data", &archived, "first");
+    copy(&made.at("data"), &made.at("older"));
+    made.write("data", &archived, "second");
+    assert!(made.restored().contains("second"));
+    made
+}
+
+/// A data directory was set back and continued without its archive. When the archive came back, both histories were in
+/// it. Then a restore failed for good, or gave bytes that never existed.
+#[test]
+fn an_older_copy_that_went_on_is_refused_when_it_meets_its_archive() {
+    let made = made();
+    let archive = made.at("archive");
+    let before = made.archived();
+    for round in 0..3 {
+        made.write("older", &[], &format!("other {round}"));
+    }
+    let older = made.at("older");
+    let args = ["serve", "--data", arg(&older), "--archive", arg(&archive)];
+    let (code, said) = ended(&[&args[..], &["--listen", "127.0.0.1:0"]].concat());
+    assert_eq!(code, 3, "{said}");
+    assert!(said.contains("this database left after epoch"), "{said}");
+    assert_eq!(made.archived(), before, "nothing was archived");
+    assert!(made.restored().contains("second"));
+    // The database itself continues.
+    made.write("data", &["--archive", arg(&archive)], "third");
+    assert!(made.restored().contains("third"));
+    assert_eq!(
+        ended(&["archive", "verify", "--archive", arg(&archive)]).0,
+        0
+    );
+    // The copy continues with another archive.
+    let (code, said) = ended(&["archive", "end", "--data", arg(&older)]);
+    assert_eq!(code, 0, "{said}");
+    let own = made.at("own");
+    std::fs::create_dir(&own).unwrap();
+    made.write("older", &["--archive", arg(&own)], "another");
+    assert_eq!(ended(&["archive", "verify", "--archive", arg(&own)]).0, 0);
+    assert_eq!(
+        ended(&["archive", "end", "--data", arg(&made.at("none"))]).0,
+        2
+    );
+}
+
+/// The archive was away when the older copy was started. The first contact raises an alarm and archives nothing.
+#[test]
+fn an_older_copy_that_meets_its_archive_later_raises_an_alarm() {
+    let made = made();
+    let archive = made.at("archive");
+    let before = made.archived();
+    made.write("older", &[], "other");
+    std::fs::rename(&archive, made.at("away")).unwrap();
+    let server = Server::start(&made.at("older"), &["--archive", arg(&archive)]);
+    let mut client = Client::connect(server.port()).unwrap();
+    client.ask(&["SET", "key:7", "other again"]).unwrap();
+    if archive.is_dir() {
+        std::fs::remove_dir_all(&archive).unwrap();
+    }
+    std::fs::rename(made.at("away"), &archive).unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        client.ask(&["SET", "key:8", "other again"]).unwrap();
+        let info = text(client.ask(&["INFO", "archive"]).unwrap());
+        if info.contains("of a history that this database left") {
+            break;
+        }
+        assert!(Instant::now() < until, "{info}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    server.stop();
+    assert_eq!(made.archived(), before, "nothing was archived");
+    assert!(made.restored().contains("second"));
+}
