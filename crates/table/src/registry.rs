@@ -109,10 +109,10 @@ impl Registry {
             .map(|entry| (entry.table.id, &entry.schema))
     }
 
-    /// Returns whether changes of any table are logged in ordered frames.
+    /// Returns whether the database has any typed table.
     #[must_use]
-    pub fn writes_frames(&self) -> bool {
-        self.tables().any(|(_, schema)| schema.writes_frames())
+    pub fn has_tables(&self) -> bool {
+        self.tables().next().is_some()
     }
 
     /// Returns whether the database has any key-addressed table.

@@ -147,13 +147,6 @@ impl Schema {
         self.addressing == Addressing::Key
     }
 
-    /// Returns whether changes of the table are logged in ordered frames. Rows of a key-addressed table are, and so are the
-    /// row ids that a keyless table takes from a sequence.
-    #[must_use]
-    pub fn writes_frames(&self) -> bool {
-        self.is_keyed() || self.is_keyless()
-    }
-
     /// Returns whether rows can be found by ranges of keys.
     #[must_use]
     pub fn is_ordered(&self) -> bool {

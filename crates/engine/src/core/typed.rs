@@ -3,19 +3,18 @@
 
 use perdura_base::Result;
 use perdura_recovery::families::Family;
-use perdura_table::{Abort, ArgList, Cx, Homes, Procedure, Registry, Schema};
+use perdura_table::{Abort, ArgList, Cx, Homes, Procedure, Registry};
 use perdura_txn::{CommandCall, Manner, Says, Ticket, Tx};
 
 use super::Core;
 
 impl Core {
     /// Makes the declared tables and procedures that the catalog lacks. Looks up the ids of existing procedures. If the
-    /// database has key-addressed or keyless tables, first declares in the anchor the kinds of frames that the log may then hold.
-    /// Changes of other tables are in the log as changed bytes, so an archive has them.
+    /// database has typed tables, first declares in the anchor the kinds of frames that the log may then hold.
     pub(crate) fn make_typed(&mut self) -> Result<()> {
         let missing = self.typed.missing(&self.heap)?;
         let procedures = self.typed.number_procedures(&self.life.heap)?;
-        if self.typed.registry.writes_frames() || missing.iter().any(Schema::writes_frames) {
+        if self.typed.registry.has_tables() || !missing.is_empty() {
             self.declare_families()?;
             self.checkpoints.require_cuts();
         }
@@ -89,8 +88,7 @@ impl Core {
         let mut homes = Homes::new(typed.registry.geometry());
         P::homes(args, &mut homes);
         let mut encoded = Vec::new();
-        // A command is a frame. Without a table that writes frames, the log has changed bytes alone.
-        let says = if typed.logs_commands() && typed.registry.writes_frames() {
+        let says = if typed.logs_commands() {
             args.encode(&mut encoded);
             Says::Command(CommandCall {
                 procedure,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use perdura::{Builder, Core, Db, EpochEnds, Error, LogForm, Progress, procedure};
+use perdura::{Core, Db, EpochEnds, Error, LogForm, Progress, procedure};
 use perdura_base::{Epoch, Pos, Uuid};
 use perdura_device::{Disk, ManualClock, MemDisk, SimDisk};
 use perdura_recovery::Disks;
@@ -15,13 +15,8 @@ use crate::typed::Account;
 
 /// Opens a database with typed tables.
 fn open_typed(disk: &Arc<SimDisk>) -> Result<Core, Error> {
-    open_with(disk, Db::builder(""))
-}
-
-/// Opens a database with the typed tables of a builder, and with one more.
-fn open_with(disk: &Arc<SimDisk>, builder: Builder) -> Result<Core, Error> {
     let mut options = small();
-    let declared = builder.table::<Account>().procedure(open_account);
+    let declared = Db::builder("").table::<Account>().procedure(open_account);
     options.typed = declared.log(LogForm::Command).into_options().typed;
     Core::open(env(disk, STREAMS), options, Arc::new(Progress::default()))
 }
@@ -112,52 +107,6 @@ fn typed_restored() -> Result<(usize, Option<Vec<u8>>), Error> {
 fn a_database_with_key_addressed_tables_is_restored_as_its_backup_has_it_and_no_run_is_applied() {
     let found = typed_restored().expect("it is restored");
     assert_eq!(found, (1, Some(b"old".to_vec())));
-}
-
-/// Typed tables with `addressing = page` used to be refused like key-addressed ones, although their changes are in runs.
-#[test]
-fn page_addressed_typed_tables_are_restored_to_any_moment() {
-    let disk = SimDisk::new(3);
-    let open =
-        |disk: &Arc<SimDisk>| open_with(disk, Db::builder("").page_addressed()).expect("it opens");
-    let core = open(&disk);
-    let begin = EpochEnds {
-        epoch: Epoch(0),
-        ends: vec![Pos(0); STREAMS],
-    };
-    core.set_archived(&begin).expect("memory");
-    let mut epochs = Vec::new();
-    for id in 1..3 {
-        let (_, ticket) = core.call::<open_account>(&(id,)).expect("a call");
-        core.flush_all().expect("memory");
-        epochs.push(ticket.epoch);
-        if id == 1 {
-            core.checkpoint_now().expect("memory");
-        }
-    }
-    let mut history = History::of(disk, core, begin);
-    history.back_up();
-    history.archive();
-    for (count, epoch) in (1..).zip(epochs) {
-        let (backup, runs) = (history.backup(history.backups[0]), history.open_runs());
-        let plan = RestorePlan::new(
-            backup.expect("it opens"),
-            runs.expect("they open"),
-            Some(epoch),
-        );
-        let new = SimDisk::new(2);
-        let means = RestoreMeans {
-            disks: Disks::on_one(new.life(), STREAMS),
-            uuid: Uuid([9; 16]),
-            threads: 1,
-            clock: &ManualClock::at(5),
-            progress: &RestoreProgress::default(),
-            deadlines: Deadlines::Keep,
-        };
-        restore(&plan.expect("each epoch is a moment"), &means).expect("a restore");
-        let core = open(&new);
-        assert_eq!(seen(&core).0, count, "{epoch}");
-    }
 }
 
 /// Acknowledged calls vanished with exit code 0: a restore of the last state gave the state of the backup.
