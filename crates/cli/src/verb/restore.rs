@@ -12,7 +12,7 @@ use clap::Parser;
 use perdura_archive::Store;
 use perdura_base::moment::moment;
 use perdura_device::{Disk, FileDisk, SystemClock};
-use perdura_recovery::Disks;
+use perdura_recovery::{Anchor, Disks};
 use perdura_restore::{
     At, Deadlines, ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport,
     failed_reports, restore, restore_in_log_order,
@@ -62,6 +62,9 @@ pub struct Args {
     /// server removes keys whose deadlines have passed.
     #[arg(long, value_enum, default_value_t = OfDeadlines::Keep)]
     deadlines: OfDeadlines,
+    /// Restore the last state of a database whose log was mirrored by nodes, although the nodes may have newer writes.
+    #[arg(long)]
+    accept_loss: bool,
     /// Restore although the last proof or drill of the archive failed.
     #[arg(long)]
     unproven: bool,
@@ -156,6 +159,7 @@ pub fn run(args: &Args) -> Result<()> {
     let begun = Instant::now();
     let from = || args.from.display().to_string();
     let store = open(&args.from, args.uuid.as_deref())?;
+    check_mirrored(args, &store)?;
     let target = Target::begin(&args.to, &args.from)?;
     let mut damaged = Vec::new();
     loop {
@@ -177,6 +181,22 @@ pub fn run(args: &Args) -> Result<()> {
             }
         }
     }
+}
+
+/// Fails if acknowledged writes may be only in the memory of nodes, unless the caller accepts their loss or names a
+/// moment.
+fn check_mirrored(args: &Args, store: &Store) -> Result<()> {
+    let anchor = store.manifest().anchor()?.map(Anchor::of).transpose()?;
+    let is_mirrored = anchor.is_some_and(|anchor| anchor.mirrored.is_some());
+    if !is_mirrored || args.at.is_some() || args.accept_loss {
+        return Ok(());
+    }
+    output::warning(
+        "nodes mirror the log of this database, so they may have acknowledged writes that are neither in the archive nor \
+         in a log directory. If the data directory exists, start its server with --log-nodes. Otherwise give \
+         --accept-loss, or a moment with --at",
+    );
+    bail!(Damaged(1))
 }
 
 /// Fails if a failed proof or drill is about what the plan reads, unless the caller accepts that.

@@ -96,9 +96,8 @@ fn an_older_copy_that_went_on_is_refused_when_it_meets_its_archive() {
         made.write("older", &[], &format!("other {round}"));
     }
     let older = made.at("older");
-    let args = ["serve", "--data", arg(&older), "--archive", arg(&archive)];
-    let (code, said) = ended(&[&args[..], &["--listen", "127.0.0.1:0"]].concat());
-    assert_eq!(code, 3, "{said}");
+    let (status, said) = Server::spawn(&older, &["--archive", arg(&archive)]).wait();
+    assert_eq!(status.code(), Some(3), "{said}");
     assert!(said.contains("this database left after epoch"), "{said}");
     assert_eq!(made.archived(), before, "nothing was archived");
     assert!(made.restored().contains("second"));

@@ -191,3 +191,31 @@ fn a_loss_is_accepted_of_no_database_that_is_new_or_was_ended_cleanly() {
         refused(flags);
     }
 }
+
+/// A restore of a mirrored database exited 0 without the writes that only its nodes had.
+#[test]
+fn a_restore_of_a_mirrored_database_says_that_nodes_may_have_newer_writes() {
+    let mut world = World::new();
+    let archive = world.dir.path().join("archive");
+    let server = Server::start(&world.data, &world.flags(&["--archive", arg(&archive)]));
+    await_mirror(&server);
+    let mut client = server.connect().unwrap();
+    world.write(&mut client, Duration::from_millis(2500));
+    server.kill();
+    let to = world.dir.path().join("restored");
+    let restored = |more: &[&str]| {
+        let args = ["restore", "--from", arg(&archive), "--to", arg(&to)];
+        ended(&[&args[..], more].concat())
+    };
+    let (code, said) = restored(&[]);
+    assert_eq!(code, 3, "{said}");
+    assert!(
+        said.contains("--accept-loss") && said.contains("--log-nodes"),
+        "{said}"
+    );
+    assert!(!to.exists(), "nothing was begun");
+    let (code, said) = restored(&["--accept-loss"]);
+    assert_eq!(code, 0, "{said}");
+    std::fs::remove_dir_all(&to).unwrap();
+    assert_eq!(restored(&["--at", "end-1s"]).0, 0);
+}
