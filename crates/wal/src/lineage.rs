@@ -259,7 +259,8 @@ mod tests {
             let end = Epoch(10 * life - 3);
             let at = lineage.at(end);
             assert_eq!(at.id, LifeId(life));
-            lineage.check_has(&archived, Epoch(end.0 - 9)).unwrap();
+            let archived_end = Epoch(end.0.saturating_sub(9));
+            lineage.check_has(&archived, archived_end).unwrap();
             archived.extend(&at);
             assert_eq!(archived.id, LifeId(life));
             lineage.forget(Epoch(10 * life.saturating_sub(4)));
