@@ -221,6 +221,12 @@ impl<'a> Row<'a> {
     }
 }
 
+/// Returns whether the row at the start of `slot` has an expiry time.
+#[must_use]
+pub fn has_expiry(slot: &[u8]) -> bool {
+    slot.first().is_some_and(|flags| flags & HAS_EXPIRY != 0)
+}
+
 /// Returns the class of an inline row with these sizes; `None` if the row must be a large row.
 #[must_use]
 pub fn inline_class(key_bytes: usize, value_bytes: usize, expires: bool) -> Option<SlotClass> {

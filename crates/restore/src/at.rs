@@ -81,11 +81,12 @@ fn of_run(run: &Run) -> impl Iterator<Item = Moment> + '_ {
 }
 
 /// Visits every moment, in order: first the moments of an archive, then the moments of the runs in `tail`. A run that
-/// is damaged or missing is a hole. Opens only one run of the archive at a time.
-fn walk(store: &Store, tail: &[Arc<Run>], line: &mut Timeline) -> Result<()> {
+/// is damaged or missing is a hole. Opens only one run of the archive at a time. Returns whether the database has moments
+/// only at its backups.
+fn walk(store: &Store, tail: &[Arc<Run>], line: &mut Timeline) -> Result<bool> {
     if let Some(moments) = of_backups(store)? {
         moments.into_iter().for_each(|moment| line.note(moment));
-        return Ok(());
+        return Ok(true);
     }
     for run in Listed::of_archive(store)? {
         match run.open(store) {
@@ -99,7 +100,7 @@ fn walk(store: &Store, tail: &[Arc<Run>], line: &mut Timeline) -> Result<()> {
     if tail.is_empty() {
         line.vouch(store.manifest().clock.seen_us);
     }
-    Ok(())
+    Ok(false)
 }
 
 /// Returns the last moment of an archive and of the runs in `tail`.
@@ -166,14 +167,23 @@ impl At {
             }
         };
         let mut line = Timeline::new(time_us);
-        walk(store, tail, &mut line)?;
+        let has_backups_only = walk(store, tail, &mut line)?;
         let asked = match self {
             At::Time(us) if us > now_us => format!("{self}, which is in the future,"),
             At::Time(_) => self.to_string(),
             _ => format!("{self} ({})", moment(time_us)),
         };
+        let found = line.at(&asked)?;
+        if has_backups_only && found.wall_us < time_us {
+            return Err(Error::Usage(format!(
+                "the database has key-addressed tables, so only its backups can be restored. The last one up to {asked} \
+                 is of {}. Give its epoch: {}",
+                moment(found.wall_us),
+                found.epoch
+            )));
+        }
         Ok(Chosen {
-            epoch: line.at(&asked)?.epoch,
+            epoch: found.epoch,
             asked_us: Some(time_us),
         })
     }

@@ -5,7 +5,7 @@
 
 use perdura_base::{Error, Result};
 use perdura_page::layout::{self, PageKind};
-use perdura_page::row::Row;
+use perdura_page::row::{Row, has_expiry};
 
 /// The treatment of deadlines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,8 +63,9 @@ impl Settling {
             (Some(PageKind::Slotted), Some(class)) => class,
             _ => return,
         };
-        let taken: Vec<usize> = layout::taken(page, class).collect();
-        for number in taken {
+        let expires = |number: &usize| has_expiry(layout::slot(page, class, *number));
+        let expiring: Vec<usize> = layout::taken(page, class).filter(expires).collect();
+        for number in expiring {
             let slot = layout::slot(page, class, number);
             let Some(deadline) = Row::decode(slot).and_then(|row| row.expiry_ms) else {
                 continue;

@@ -91,7 +91,12 @@ impl Timeline {
 
     /// Notes that the state of the last moment was still current at a later time.
     pub(crate) fn vouch(&mut self, wall_us: u64) {
+        let time_us = self.time_us;
         if let Some(part) = self.parts.last_mut() {
+            if part.max_us <= time_us && part.found.is_some() {
+                // The last state is in a run that cannot be read.
+                part.hole = self.hole;
+            }
             part.max_us = part.max_us.max(wall_us);
         }
     }
@@ -298,6 +303,14 @@ mod tests {
         };
         for time in [200, 500, 900] {
             assert_eq!(vouched(time).at("it").unwrap().epoch, Epoch(5), "{time}");
+        }
+        // The run after it cannot be read. So the last state is not known, and an older one is no answer.
+        for time in [200, 500, 900] {
+            let mut all = line(&[(3, 100), (5, 200)], time);
+            all.note_hole(run());
+            all.vouch(900 * SECOND);
+            let refused = all.at("it").unwrap_err().to_string();
+            assert!(refused.contains(&run().name()), "{time}: {refused}");
         }
         let refused = vouched(901).at("it").unwrap_err().to_string();
         assert!(refused.contains("still the last one"), "{refused}");

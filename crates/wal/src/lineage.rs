@@ -4,12 +4,13 @@
 //! different numbers. So the number of a life identifies the whole history up to the life's start. Within a life, the
 //! history is known by its last epoch.
 //!
-//! ```text
-//!  archive:  life a (1..80)  life b (81..200, open)
-//!  database: life a (1..80)  life b (81..100)  life c (101..250)    set back: it left life b at 100, not at 200
-//!  database: life a (1..80)  life b (81..230)  life c (231..250)    the same history
-//!  database: life a (1..80)  life d (81..250)                       another history: life b is unknown
-//! ```
+//! The archive ends with epoch 200. It has life a up to epoch 80 and then life b.
+//!
+//! | lives of the database | verdict |
+//! |---|---|
+//! | a to 80, b to 230, c | one history |
+//! | a to 80, b to 100, c | set back: it left life b at epoch 100 |
+//! | a to 80, d | another history: life b is unknown |
 //!
 //! # Invariants
 //! * The ends of past lives do not fall. Each life but the first begins after the end of the life before it.

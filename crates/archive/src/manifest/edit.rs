@@ -173,7 +173,8 @@ fn caught_up(manifest: &mut Manifest, epoch: Epoch, wall_us: u64) -> Result<()> 
             "the archive ends with epoch {last}, so it did not have everything at epoch {epoch}"
         ));
     }
-    manifest.clock.see(epoch, wall_us);
+    // The next epoch is the first one after a step.
+    manifest.clock.see(manifest.end, wall_us);
     Ok(())
 }
 

@@ -12,8 +12,8 @@
 //! # Invariants
 //! * The mended runs reach the highest epoch of any run's name. Otherwise mending fails: a restore would return an older
 //!   state in silence.
-//! * A missing run that no other run replaces stays in the manifest, unless it is the first one. A restore that needs it
-//!   names it.
+//! * A missing run that no other run replaces stays in the manifest. A restore that needs it names it. Missing runs at
+//!   the start go only if a newer manifest is damaged, which may have left them out, or in a rebuild.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,9 +21,9 @@ use perdura_base::{Epoch, Error, Result};
 use perdura_device::Disk;
 use perdura_page::RegionDigest;
 
-use super::Store;
 use super::chain::Newest;
 use super::verify::file_crc;
+use super::{Store, restart};
 use crate::backup::{BackupHeader, BackupId, BackupKind};
 use crate::manifest::object::{BACKUPS, RUNS};
 use crate::manifest::{Manifest, Object, ObjectId, object_damage};
@@ -32,12 +32,12 @@ use crate::name::RunId;
 /// The cost of a missing run, in runs that exist. It is more than all runs of an archive.
 const MISSING: u64 = 1 << 32;
 
-/// The treatment of the first runs if they are missing, although no newer manifest shows.
+/// The treatment of the first runs if they are missing, although no damaged manifest may have left them out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lost {
-    /// The manifest keeps their names.
+    /// The manifest keeps their names. The files may come back, and a file that no manifest names is removed.
     Stays,
-    /// The archive begins after them.
+    /// The archive begins after them, because an operator says so.
     Goes,
 }
 
@@ -71,7 +71,7 @@ impl Files {
 }
 
 /// Returns the runs of the fewest files that tile the epochs from `begin` to the highest epoch that can be reached.
-/// Missing runs are used only where nothing else leads on. None are used at the start.
+/// Missing runs are used only where nothing else leads on.
 pub(super) fn tiling(named: &BTreeSet<RunId>, files: &BTreeSet<RunId>, begin: Epoch) -> Vec<RunId> {
     let mut cheapest: BTreeMap<Epoch, (u64, Option<RunId>)> = BTreeMap::from([(begin, (0, None))]);
     // Runs sort by their first epochs. So all ways to an epoch are known before the first run that begins there.
@@ -97,8 +97,7 @@ pub(super) fn tiling(named: &BTreeSet<RunId>, files: &BTreeSet<RunId>, begin: Ep
             .all(|pair| pair[0].epochs.end == pair[1].epochs.begin),
         "the runs tile their epochs"
     );
-    let missing = runs.iter().take_while(|run| !files.contains(run)).count();
-    runs.split_off(missing)
+    runs
 }
 
 impl Store {
@@ -120,7 +119,12 @@ impl Store {
         }
         // Only an undamaged run can replace others. Each turn finds the tiling or removes a damaged run.
         let objects = 'tiled: loop {
-            let runs = tiling(&named, &intact, newest.manifest.begin);
+            let mut runs = tiling(&named, &intact, newest.manifest.begin);
+            if lost == Lost::Goes || !newest.damaged.is_empty() {
+                // The damaged manifest may have left them out.
+                let missing = runs.iter().take_while(|run| !intact.contains(run));
+                runs.drain(..missing.count());
+            }
             let mut objects = Vec::with_capacity(runs.len());
             for id in runs {
                 match self.stand_in(&newest.manifest, id) {
@@ -137,7 +141,7 @@ impl Store {
         let mut mended = newest.manifest.clone();
         mended.objects = objects;
         self.set_ends(&newest.manifest, &mut mended)?;
-        self.check_reached(mended.end, files)?;
+        self.check_reached(&mended, files)?;
         let backups = newest.manifest.objects.iter().filter(|object| {
             let id = object.id.backup();
             id.is_some_and(|id| files.backups().contains(&id))
@@ -191,19 +195,15 @@ impl Store {
         Ok(())
     }
 
-    /// Fails if the name of a run, or of a cut, shows an epoch that the runs before `end` do not have.
-    fn check_reached(&self, end: Epoch, files: &Files) -> Result<()> {
-        let beyond = files.runs().into_iter().rfind(|run| run.epochs.end > end);
-        if let Some(run) = beyond {
-            let expected = format!("no run, or a run that begins with epoch {end}");
-            let found = "a gap before its first epoch";
-            return Err(object_damage(
-                &self.path(&run.path(RUNS)),
-                0,
-                expected,
-                found,
-            ));
-        }
+    /// Fails if the name of a run, or of a cut, shows an epoch that the mended runs do not lead to.
+    fn check_reached(&self, mended: &Manifest, files: &Files) -> Result<()> {
+        let end = match restart::judge_runs(mended, &self.dir, &files.runs)?
+            .adopt
+            .last()
+        {
+            Some(run) => run.epochs.end,
+            None => mended.end,
+        };
         let is_beyond = |id: &BackupId| id.k.0 == 0 && id.end >= end;
         if let Some(cut) = files.backups().into_iter().rfind(is_beyond) {
             let expected = format!("runs of epochs {end} to {}, of which it was made", cut.end);
@@ -296,12 +296,13 @@ mod tests {
     }
 
     #[test]
-    fn missing_runs_stay_in_the_middle_and_go_at_the_start() {
+    fn missing_runs_are_used_only_where_nothing_else_leads_on() {
         let named = [run(1, 5, 0), run(5, 9, 0), run(9, 12, 0), run(12, 13, 0)];
-        assert_eq!(tiled(&named, &named[1..], 1), named[1..]);
-        let files = [named[1], named[3]];
-        assert_eq!(tiled(&named, &files, 1), named[1..]);
-        assert_eq!(tiled(&named, &[], 1), []);
+        assert_eq!(tiled(&named, &named[1..], 1), named);
+        assert_eq!(tiled(&named, &[named[1], named[3]], 1), named);
+        let merged = run(5, 12, 1);
+        let expected = [named[0], merged, named[3]];
+        assert_eq!(tiled(&named, &[merged], 1), expected);
     }
 
     #[test]

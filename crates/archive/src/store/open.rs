@@ -75,6 +75,8 @@ pub struct Lease {
 pub(super) struct Opening {
     pub(super) writer: Writer,
     pub(super) lock: RoleLock,
+    /// The treatment of missing runs.
+    pub(super) lost: Lost,
 }
 
 /// A lock that is released when this value is dropped.
@@ -244,7 +246,12 @@ impl Store {
         newest_of(disk.as_ref(), uuid)?;
         let lock = lock(disk.as_ref(), &folder(uuid), writer.role.name())?;
         let newest = newest_of(disk.as_ref(), uuid)?;
-        Store::open_by(disk, newest, Opening { writer, lock }, own)
+        let opening = Opening {
+            writer,
+            lock,
+            lost: Lost::Stays,
+        };
+        Store::open_by(disk, newest, opening, own)
     }
 
     /// Opens an archive by its newest manifest. The caller holds the lock of the role.
@@ -254,7 +261,7 @@ impl Store {
         opening: Opening,
         own: Option<Own<'_>>,
     ) -> Result<(Arc<Store>, Opened)> {
-        let Opening { writer, lock } = opening;
+        let Opening { writer, lock, lost } = opening;
         assert!(
             newest.manifest.begin <= newest.manifest.end,
             "it was decoded"
@@ -264,7 +271,7 @@ impl Store {
         store._lock = Some(lock);
         let store = Arc::new(store);
         let mut opened = Opened {
-            damaged: store.mended(newest)?,
+            damaged: store.mended(newest, lost)?,
             ..Opened::default()
         };
         let (plan, damaged) = store.found()?;
@@ -291,9 +298,9 @@ impl Store {
     }
 
     /// Publishes the manifest that the files show, if the newest one is damaged or missing. Returns the damage.
-    fn mended(self: &Arc<Store>, newest: Newest) -> Result<Vec<String>> {
+    fn mended(self: &Arc<Store>, newest: Newest, lost: Lost) -> Result<Vec<String>> {
         let files = Files::list(self.disk.as_ref(), &self.dir)?;
-        let mended = self.mend(&newest, &files, Lost::Goes)?;
+        let mended = self.mend(&newest, &files, lost)?;
         let mut damaged = newest.damaged;
         if let Some(mended) = &mended {
             damaged.extend(self.lost_at_start(&newest.manifest, mended));

@@ -6,7 +6,7 @@ use perdura_base::{Error, Result, Uuid};
 use perdura_device::Disk;
 
 use super::chain::{self, Newest};
-use super::mend::{Files, tiling};
+use super::mend::{Files, Lost, tiling};
 use super::open::{Opening, folder, lock};
 use super::{Opened, Store};
 use crate::backup::{Backup, BackupKind};
@@ -38,7 +38,12 @@ impl Store {
             }
             Err(error) => return Err(error),
         };
-        Store::open_by(disk, newest, Opening { writer, lock }, None)
+        let opening = Opening {
+            writer,
+            lock,
+            lost: Lost::Goes,
+        };
+        Store::open_by(disk, newest, opening, None)
     }
 }
 

@@ -103,6 +103,7 @@ fn a_clock_that_was_set_back_while_the_archive_was_away_is_a_step() {
     let steps = &manifest.clock.steps;
     assert_eq!(steps.len(), 1, "{steps:?}");
     assert!(steps[0].is_back() && steps[0].from_us == later, "{steps:?}");
+    assert_eq!(steps[0].epoch, Epoch(25), "the first moment after it");
     for run in manifest.runs() {
         let run = store.open_run(run).expect("it exists");
         let mut moments = run.moments().list().iter();

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use perdura_archive::manifest::clock::GAP_US;
 use perdura_archive::manifest::{Clock, Step, Writer};
-use perdura_archive::{BackupId, Edit, Images, Manifest, Moments, Object, ObjectId, Role};
+use perdura_archive::{BackupId, Edit, Images, Manifest, Moment, Moments, Object, ObjectId, Role};
 use perdura_base::checksum::crc32c;
 use perdura_base::{CkptEpoch, Epoch, Error, Pos, Uuid};
 use perdura_device::{Disk, MemDisk};
@@ -268,6 +269,37 @@ fn edits_that_do_not_fit_are_refused() {
         .apply(&mut manifest)
         .expect("the next run");
     assert_eq!(decode(&manifest.encode()).expect("sound"), manifest);
+}
+
+/// A note after a long time is a step before the next epoch. So it makes the last moment no older.
+#[test]
+fn a_note_of_the_time_makes_no_moment_older() {
+    let day = 24 * GAP_US;
+    let mut manifest = Manifest {
+        clock: Clock {
+            seen_us: day,
+            steps: Vec::new(),
+        },
+        ..example()
+    };
+    let note = |epoch, wall_us| Edit::CaughtUp {
+        epoch: Epoch(epoch),
+        wall_us,
+    };
+    let refused = note(1002, 2 * day).apply(&mut manifest);
+    assert!(
+        matches!(refused, Err(Error::Usage(_))),
+        "the archive has later epochs"
+    );
+    note(1003, 4 * day)
+        .apply(&mut manifest)
+        .expect("its last epoch");
+    assert_eq!(manifest.clock.steps[0].epoch, Epoch(1004));
+    let last = Moment {
+        epoch: Epoch(1003),
+        wall_us: day,
+    };
+    assert_eq!(manifest.clock.age_us(&last, 4 * day), GAP_US);
 }
 
 #[test]

@@ -236,6 +236,50 @@ fn an_older_manifest_never_hides_later_epochs_behind_a_gap() {
     );
 }
 
+/// The newest manifest is damaged, and files show epochs behind a gap. Neither a reader nor the database may go by the
+/// older manifest, and nothing is changed.
+#[test]
+fn a_damaged_manifest_never_hides_epochs_that_the_names_of_files_show() {
+    let log = log();
+    let (intact, store) = archived(&log);
+    let runs: Vec<RunId> = store.manifest().runs().collect();
+    drop(store);
+    let names = manifests(&intact);
+    let of = |begin: u64| {
+        *runs
+            .iter()
+            .find(|run| run.epochs.begin.0 == begin)
+            .expect("a run")
+    };
+    // A run before the last one is gone, or all runs that lead to the cut of epoch 20.
+    let gone: [Vec<RunId>; 2] = [vec![of(39)], runs.clone()];
+    for gone in gone {
+        let disk = copy(&intact);
+        for name in &names[names.len() - 12..] {
+            put(&disk, &path(name), &[]);
+        }
+        for name in &names[..names.len() - 12] {
+            let bytes = bytes_of(&disk, &path(name));
+            let number = name[9..].parse().expect("a number");
+            let manifest = Manifest::decode(name, &bytes, number, &UUID)
+                .expect("whole")
+                .0;
+            assert!(manifest.end.0 < 42, "it does not know the last run");
+        }
+        for run in &gone {
+            disk.remove(&run.path(&path("runs"))).expect("memory");
+        }
+        let before = (manifests(&disk), disk.list(&path("runs")).expect("memory"));
+        let read = Store::read_only(Arc::clone(&disk), &UUID).map(drop);
+        let opened = open(&disk, database(2)).map(drop);
+        for refused in [read, opened] {
+            assert!(matches!(&refused, Err(Error::Corrupt(_))), "{refused:?}");
+        }
+        let after = (manifests(&disk), disk.list(&path("runs")).expect("memory"));
+        assert_eq!(after, before, "nothing was changed");
+    }
+}
+
 #[test]
 fn an_agent_waits_until_the_database_has_mended_the_archive() {
     let log = log();
@@ -320,23 +364,52 @@ fn a_lost_run_is_named_and_the_archive_continues() {
     let whole = store.manifest();
     drop(store);
     let runs: Vec<_> = whole.runs().collect();
-    for (nth, run) in runs.iter().enumerate() {
+    let intact = Arc::clone(&disk);
+    for run in &runs {
         let disk = copy(&disk);
         let file = run.path(&path("runs"));
         disk.remove(&file).expect("memory");
         let (store, opened) = open(&disk, database(2)).expect("it continues");
         assert_eq!(opened.damaged.len(), 1, "{opened:?}");
         assert!(opened.damaged[0].contains(&file), "{opened:?}");
-        let begin = if nth == 0 {
-            run.epochs.end
-        } else {
-            whole.begin
-        };
-        assert_eq!(
-            (store.manifest().begin, store.manifest().end),
-            (begin, whole.end)
-        );
+        let manifest = store.manifest();
+        assert_eq!((manifest.begin, manifest.end), (whole.begin, whole.end));
+        assert_eq!(manifest.runs().collect::<Vec<_>>(), runs, "it stays named");
         archive(&store, &log, 46).expect("the next run");
         assert_eq!(store.manifest().backups().count(), 1);
+        drop(store);
+        // A file that comes back is the archive's, and is not removed.
+        let (from, to) = (bytes_of(&intact, &file), file);
+        put(&disk, &to, &from);
+        let (store, opened) = open(&disk, database(3)).expect("all are there");
+        assert!(
+            opened.damaged.is_empty() && opened.removed.iter().all(|path| !path.contains("run-"))
+        );
+        assert_eq!(contents(&store).expect("whole"), of_log(&log, &store));
     }
+}
+
+/// A folder of runs that is empty for a time, such as one of a mount that is not there, must not cost the runs.
+#[test]
+fn runs_that_are_away_for_a_time_are_not_removed_when_they_come_back() {
+    let log = log();
+    let (disk, store) = archived(&log);
+    let whole = store.manifest();
+    drop(store);
+    let away = copy(&disk);
+    for run in whole.runs() {
+        disk.remove(&run.path(&path("runs"))).expect("memory");
+    }
+    let (store, opened) = open(&disk, database(2)).expect("it continues");
+    assert_eq!(opened.damaged.len(), whole.runs().count());
+    archive(&store, &log, 46).expect("the next run");
+    drop(store);
+    for run in whole.runs() {
+        let file = run.path(&path("runs"));
+        put(&disk, &file, &bytes_of(&away, &file));
+    }
+    let (store, opened) = open(&disk, database(3)).expect("all are there");
+    assert!(opened.damaged.is_empty(), "{opened:?}");
+    assert_eq!(store.manifest().begin, whole.begin, "none was left out");
+    assert_eq!(contents(&store).expect("whole"), of_log(&log, &store));
 }

@@ -7,6 +7,7 @@ use perdura_archive::report::{Outcome, Reporting, newest_report};
 use perdura_archive::{ReportKind, list_archives};
 use perdura_device::{Disk, FileDisk};
 
+use crate::archive_refusals::refused;
 use crate::support::{Client, Server, arg, ended};
 
 struct Made {
@@ -85,13 +86,6 @@ fn made() -> Made {
     let first = std::fs::read_dir(&archive).unwrap().next().unwrap();
     let folder = first.unwrap().path();
     Made { dir, folder }
-}
-
-fn refused((code, said): (i32, String), with: i32, words: &[&str]) {
-    assert_eq!(code, with, "{said}");
-    for word in words {
-        assert!(said.contains(word), "{word} in: {said}");
-    }
 }
 
 /// One flipped bit in any of about 16 manifests, 15 of them history, used to block every verb.

@@ -61,7 +61,7 @@ fn made() -> Made {
     Made { dir, folder }
 }
 
-fn refused((code, said): (i32, String), with: i32, words: &[&str]) {
+pub fn refused((code, said): (i32, String), with: i32, words: &[&str]) {
     assert_eq!(code, with, "{said}");
     for word in words {
         assert!(said.contains(word), "{word} in: {said}");
