@@ -9,7 +9,7 @@
 //! A database uses `quick` by default. The paper proposes `selection`. The paper compares sorted runs with the baseline
 //! `unsorted`.
 
-use perdura_base::{Epoch, Result};
+use perdura_base::{Epoch, LifeId, Result};
 use perdura_page::PageRecord;
 
 use crate::archiver::ArchiverOptions;
@@ -84,6 +84,14 @@ pub(crate) enum Player {
 pub(crate) enum Writing {
     Run(Box<RunWriter>),
     Copy(Box<CopyTail>),
+}
+
+/// The parts of a run's header that its records do not give.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunOrigin {
+    pub generation: u32,
+    /// The life that has the run's last epoch.
+    pub life: LifeId,
 }
 
 impl Player {
@@ -169,13 +177,13 @@ impl Player {
         &mut self,
         target: &RunTarget,
         epochs: EpochRange,
-        generation: u32,
+        origin: RunOrigin,
         options: &ArchiverOptions,
     ) -> Result<Writing> {
         let RunTarget { disk, dir, digest } = target.clone();
         if let Player::Unsorted { cut, .. } = self {
             let copied = cut.take().expect("a copy was cut");
-            let tail = copied.write(disk, &dir, generation)?;
+            let tail = copied.write(disk, &dir, origin.generation)?;
             return Ok(Writing::Copy(Box::new(tail)));
         }
         let header = RunHeader {
@@ -183,10 +191,11 @@ impl Player {
             id: RunId {
                 epochs,
                 level: 0,
-                generation,
+                generation: origin.generation,
             },
             chunks: options.chunks,
             only_listed_moments: false,
+            life: origin.life,
         };
         let writer = RunWriter::create(disk, &dir, header, options.codec, digest)?;
         Ok(Writing::Run(Box::new(writer)))

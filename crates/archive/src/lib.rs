@@ -22,6 +22,7 @@
 //! | [`manifest`] | the list of the archive's files; the edits that turn a manifest into the next one |
 //! | [`store`] | an archive in a directory: opened after a crash, changed, verified |
 //! | [`report`] | the results of comparing the archive with the database |
+//! | [`estimate`] | how long a restore takes, by the last drill |
 //! | [`backlog`] | runs that wait on the log's disk while the archive is unavailable |
 //! | [`drain`] | moving the runs of a backlog into the archive |
 //! | [`merger`] | the choice of the runs to merge, and the removal of their files |
@@ -47,6 +48,7 @@ pub mod archiver;
 pub mod backlog;
 pub mod backup;
 pub mod drain;
+pub mod estimate;
 pub mod generation;
 pub mod log_order;
 pub mod manifest;

@@ -16,7 +16,7 @@
 //! Our default is to sort one workspace at a time. A caller with a second workspace for new records can read the log
 //! while a run is being written.
 
-use perdura_base::{Epoch, Pos, Result, Uuid};
+use perdura_base::{Epoch, LifeId, Pos, Result, Uuid};
 use perdura_page::{Chunks, PageRecord};
 
 use crate::name::{EpochRange, RunId};
@@ -154,6 +154,7 @@ impl Sorted {
             },
             chunks: self.chunks,
             only_listed_moments: false,
+            life: LifeId(0),
         };
         Ok(QuickRun {
             writer: RunWriter::create(disk, &dir, header, codec, digest)?,

@@ -236,6 +236,14 @@ pub enum Flaw {
     InputsRemovedBeforeManifest,
     /// Two runs with equal ranges of epochs both count as parts of the archive.
     EqualRangesBothRead,
+    /// The lives of a database have no random numbers, so two copies of the database look alike.
+    LivesAlike,
+    /// The epoch at which a life ended is not compared: an older copy counts as the newer database.
+    LifeEndNotCompared,
+    /// An archive vouches for an idle hour although some epochs before it are not in the archive yet.
+    IdleHourVouchedEarly,
+    /// Retention counts a jump of the clock as age.
+    JumpCountsAsAge,
     /// Runs leave the backlog before they are durable in the archive.
     BacklogForgottenEarly,
     /// An archive's reader reads a stream up to the last written block, beyond the durable epoch.

@@ -172,6 +172,17 @@ impl Uuid {
     }
 }
 
+impl LifeId {
+    /// Returns the number of the creation of a database.
+    #[must_use]
+    pub fn of_creation(uuid: &Uuid) -> LifeId {
+        // 0 means that a life has no number.
+        let life = LifeId(uuid.short().max(1));
+        assert_ne!(life, LifeId(0), "a creation has a number");
+        life
+    }
+}
+
 impl fmt::Display for Uuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, byte) in self.0.iter().enumerate() {

@@ -12,16 +12,28 @@ use perdura_recovery::tree::TreeMeans;
 /// The number of threads that read a tree's pages before the restart needs them.
 const READERS: usize = 32;
 
+/// The default number of a tree's pages in memory.
+const POOL_PAGES: usize = 16_384;
+
 /// The command-line options for the restart of a tree.
 #[derive(Debug, Clone, Args)]
 pub struct Pool {
     /// Number of pages to keep in memory, for a database with a tree.
-    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    #[arg(long, value_name = "N", default_value_t = POOL_PAGES)]
     pub pool_pages: usize,
     /// The directory for a tree's changed pages, for which memory has no room [default: the data directory]. The pages
     /// go to an unnamed file, which vanishes when the process ends.
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
+}
+
+impl Default for Pool {
+    fn default() -> Pool {
+        Pool {
+            pool_pages: POOL_PAGES,
+            scratch: None,
+        }
+    }
 }
 
 impl Pool {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use perdura::counts::ByTable;
 use perdura::digest::summary;
 use perdura::typed::AcceptDivergence;
 use perdura::{Error, Progress, RestartReport};
@@ -229,6 +230,15 @@ impl Offline {
             options.disks = pool.overlay(&self.data, &self.disks)?;
         }
         Ok(options)
+    }
+}
+
+/// Returns the numbers of keys and rows of each table of a restarted database. A database of interleaved transactions
+/// has no tables.
+pub fn counted(restarted: &Restarted) -> perdura::Result<ByTable> {
+    match restarted.record.scheme.has_tables() {
+        true => Ok(summary(&restarted.data())?.tables),
+        false => Ok(ByTable::new()),
     }
 }
 

@@ -147,10 +147,7 @@ impl Archiving {
             return Ok(());
         }
         let store = Store::read_only(Arc::clone(&self.disk), &anchor.uuid)?;
-        let manifest = store.manifest();
-        anchor
-            .lineage
-            .check_has(&manifest.lineage()?, manifest.held().0)
+        store.check_history(&anchor.lineage)
     }
 
     fn archive_end(&self, database: &Uuid) -> Result<Option<EpochEnds>> {
@@ -389,7 +386,7 @@ impl Archiving {
         let waits = |backlog: &Arc<Store>| backlog.manifest().runs().next().is_some();
         let found = perdura_archive::backlog::find(&core.disks().logs, &uuid)?;
         let backlog = match found.is_some_and(|found| waits(&found)) {
-            true => Some(self.opener(core).open_or_make(&end_of(&store))?),
+            true => Some(self.backlog_from(core, &end_of(&store))?),
             false => None,
         };
         let Some(backlog) = backlog.filter(waits) else {
@@ -411,9 +408,18 @@ impl Archiving {
         };
         self.trouble = Some(error);
         self.is_away = true;
-        let store = self.opener(core).open_or_make(&from)?;
+        let store = self.backlog_from(core, &from)?;
         let backlog = Backlog::new(Arc::clone(&store), options);
         self.archive_into(core, store, Some(backlog))
+    }
+
+    /// Opens or makes the backlog that continues the archive, and notes its damage.
+    fn backlog_from(&mut self, core: &Core, from: &EpochEnds) -> Result<Arc<Store>> {
+        let (store, damaged) = self.opener(core).open_or_make(from)?;
+        if !damaged.is_empty() {
+            self.damaged.get_or_insert_default().extend(damaged);
+        }
+        Ok(store)
     }
 
     fn opener<'a>(&mut self, core: &'a Core) -> Opener<'a> {
@@ -491,7 +497,7 @@ impl Archiving {
             };
             let writer = Writer { role, life };
             let (store, opened) = Store::open(disk, &uuid, writer, Some(own))?;
-            self.damaged = Some(opened.damaged);
+            self.damaged.get_or_insert_default().extend(opened.damaged);
             return Ok(store);
         }
         if let Some(archived) = core.archived() {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use perdura_archive::estimate::restore_us;
 use perdura_archive::report::newest_report;
 use perdura_archive::{Manifest, Object, Outcome, ReportKind};
 use perdura_base::num::to_u64;
@@ -66,6 +67,8 @@ impl AtArchive {
                 wall_us: report.wall_us,
                 epoch: report.end.0,
                 result: report.outcome.name(),
+                took_us: report.took_us,
+                restore_us: restore_us(&store.manifest(), &report),
                 text: report.text,
             };
         }
@@ -114,6 +117,10 @@ impl AtArchive {
         }
         let held = stats.proof.held_us;
         stats.proof.age_us = (held > 0).then(|| self.ground.clock.wall_us().saturating_sub(held));
+        assert!(stats.runs > 0 || stats.bytes == 0, "bytes are of runs");
+        let open_ns = self.ground.now_ns().saturating_sub(self.ground.opened_ns);
+        let of_day = u128::from(stats.bytes) * 86_400_000_000_000 / u128::from(open_ns.max(1));
+        stats.bytes_per_day = u64::try_from(of_day).unwrap_or(u64::MAX);
         stats.backup = backup;
         stats.alarm = self.alarm();
         let manifest = self.lent.get().map(|store| store.manifest());
@@ -127,6 +134,8 @@ impl AtArchive {
             stats.run_bytes = bytes(true);
             stats.backups = to_u64(manifest.backups().count());
             stats.backup_bytes = bytes(false);
+            stats.complete_us = manifest.clock.seen_us;
+            stats.clock_steps = to_u64(manifest.clock.steps.len());
         }
         stats.restorable = match stats.backlog.state {
             "draining" => {

@@ -198,7 +198,7 @@ impl Backer {
         let summary = self.copy_image(&store)?;
         let id = summary.header.id;
         self.archive.ask_to(id.end);
-        self.archive.await_archived(id.end)?;
+        self.archive.await_archived(&store, id.end)?;
         store.add_backup(Object {
             id: ObjectId::Sweep(id),
             bytes: summary.bytes,

@@ -20,14 +20,24 @@ use perdura_txn::Shape;
 use perdura_types::small::Packed;
 
 use crate::catalog::{CATALOG, Tables, read_row};
+use crate::counts::ByTable;
 
 /// A summary of all data of a database.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The logical digest.
     pub digest: u64,
     /// The number of rows in trees. No index counts these rows.
     pub rows_of_trees: u64,
+    /// The numbers of keys and rows of each table.
+    pub tables: ByTable,
+}
+
+/// A table, as the catalog describes it.
+struct Named {
+    name: String,
+    is_typed: bool,
+    is_keyless: bool,
 }
 
 /// Returns the logical digest of a database; see [`summary`].
@@ -53,6 +63,9 @@ pub fn summary(data: &Data<'_>) -> Result<Summary> {
             let of_key = hash64(u64::from(table.0), &content.key);
             all.digest = all.digest.wrapping_add(mix64(hash64(of_key, row)));
             all.rows_of_trees += 1;
+            let name = names.get(&table).map(|named: &Named| named.name.clone());
+            let name = name.unwrap_or_else(|| format!("table {}", table.0));
+            all.tables.entry(name).or_default().rows += 1;
             return Ok(());
         }
         if table == CATALOG {
@@ -64,15 +77,31 @@ pub fn summary(data: &Data<'_>) -> Result<Summary> {
         if names.is_empty() {
             let by_id = tables.iter().map(|(name, entry)| {
                 let schema = Schema::decode(&entry.schema);
-                let is_keyless = schema.is_some_and(|schema| schema.is_keyless());
-                (entry.id, (name.clone(), is_keyless))
+                let named = Named {
+                    name: name.clone(),
+                    is_typed: !entry.schema.is_empty(),
+                    is_keyless: schema.is_some_and(|schema| schema.is_keyless()),
+                };
+                (entry.id, named)
             });
             names.extend(by_id);
         }
-        if let Some((name, is_keyless)) = names.get(&table) {
+        if let Some(Named {
+            name,
+            is_typed,
+            is_keyless,
+        }) = names.get(&table)
+        {
             let mut content = content;
             if *is_keyless {
                 content.key = Vec::new().into();
+            }
+            if let Some(value) = &content.value {
+                let counts = all.tables.entry(name.clone()).or_default();
+                match is_typed {
+                    true => counts.rows += 1,
+                    false => counts.add(value),
+                }
             }
             all.digest = all.digest.wrapping_add(of_key(name, content)?);
         }

@@ -98,6 +98,7 @@
 //! | `behind` | the distance by which the log's disks are behind |
 //! | `durability` | the rungs that a caller can wait for before it relies on a commit |
 //! | `receipt` | the receipt that a client keeps of a write |
+//! | [`counts`] | the numbers of keys and rows |
 //! | [`pace`] | when flushes start, and how fast an image is written |
 //! | [`options`] | settings |
 //! | [`stats`] | figures |
@@ -116,6 +117,7 @@ mod calls;
 pub mod catalog;
 mod checkpointer;
 pub mod core;
+pub mod counts;
 pub mod databases;
 pub mod db;
 mod delays;

@@ -132,6 +132,11 @@ pub struct DrillStats {
     pub result: &'static str,
     /// The data that was compared. If the drill failed, the data that does not agree.
     pub text: String,
+    /// The duration of the drill, microseconds.
+    pub took_us: u64,
+    /// The expected time of a restore of the last moment with one thread, microseconds, by the last drill. `None`: no
+    /// drill was made, or its backup is gone.
+    pub restore_us: Option<u64>,
 }
 
 /// The backup that is being made, and the outcome of the last one.
@@ -228,6 +233,12 @@ pub struct ArchiveStats {
     pub proof: ProofStats,
     /// The last trial restore.
     pub drill: DrillStats,
+    /// The time until which the archive has everything, microseconds since 1970. 0 if it is not known.
+    pub complete_us: u64,
+    /// Count of known steps of the clock: it was set back, it jumped, or nothing was written for an hour.
+    pub clock_steps: u64,
+    /// Bytes of runs for each day at the rate since the database was opened.
+    pub bytes_per_day: u64,
     /// The archive's fault. `None`: no fault is known.
     pub alarm: Option<String>,
 }

@@ -50,8 +50,6 @@ pub struct Anchor {
     pub archived: Option<EpochEnds>,
     /// The parent of a restored database. `None`: the database was not restored.
     pub parent: Option<Parent>,
-    /// The lives of the database by their numbers.
-    pub lineage: Lineage,
     /// The losses that were accepted; see [`accept_loss`](Self::accept_loss).
     pub losses: Losses,
     /// The writer whose newest acknowledged transactions may be only in the memory of nodes, and not on disk. `None`:
@@ -88,7 +86,6 @@ impl Anchor {
             families: Families::default(),
             archived: None,
             parent: None,
-            lineage: Lineage::default(),
             losses: Losses::default(),
             mirrored: None,
             tree: None,
@@ -149,6 +146,7 @@ impl Anchor {
             })?),
         };
         let mut history = record.history;
+        history.lineage = lineage;
         if history.scheme.has_tree() {
             // An older build wrote the tree's scheme in this field, and no scheme for the pages in memory.
             history.scheme = Scheme::Differential;
@@ -160,7 +158,6 @@ impl Anchor {
             families,
             archived,
             parent,
-            lineage,
             losses,
             mirrored,
             tree,

@@ -105,9 +105,7 @@ pub(crate) fn name_life(record: &mut Anchor, closed: Incarnation, cut: &Cut, lif
         end: cut.durable,
     };
     record.lineage.begin(ended, life);
-    let archived = record.archived.as_ref().map(|archived| archived.epoch);
-    // A database that is not archived may be attached to an archive later.
-    record.lineage.forget(archived.unwrap_or_default());
+    record.lineage.forget();
 }
 
 /// Returns the end of the log at the cut that the restart chose.

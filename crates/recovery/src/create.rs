@@ -1,6 +1,6 @@
 //! The creation of a database.
 
-use perdura_base::{CkptEpoch, Error, Gsn, Result, TableId, Uuid};
+use perdura_base::{CkptEpoch, Error, Gsn, LifeId, Result, TableId, Uuid};
 use perdura_device::{Access, Clock, Disk};
 use perdura_heap::Geometry;
 use perdura_tree::bulk::{NewRow, fill};
@@ -123,6 +123,7 @@ pub fn create(
     let now_us = clock.wall_us();
     let history = History::begin(new.uuid, now_us, new.scheme, new.streams, new.segments);
     let mut anchor = Anchor::new(history, new.geometry, image_disks);
+    anchor.lineage.id = LifeId::of_creation(&new.uuid);
     if let Some(tree) = tree {
         make_tree(data.as_ref(), &mut anchor, tree)?;
     }

@@ -228,6 +228,7 @@ fn begin_life(
             durable: cut.durable,
             wall_us: cut.wall_us,
             gsn: last_number(&cut),
+            lives: record.lineage.clone(),
         },
         record,
         catalog: state.tables.catalog,

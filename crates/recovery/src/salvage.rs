@@ -562,6 +562,7 @@ impl FirstLife {
             durable: cut.durable,
             wall_us: cut.wall_us,
             gsn: cut.gsn_max,
+            lives: record.lineage.clone(),
         };
         let report = RestartReport {
             durable_epoch: cut.durable.0,

@@ -22,6 +22,7 @@
 //! | `sink` | the destination of the pages: an image, or a backup |
 //! | `log_order`, `pool` | the traditional restore in the order of the log, for comparison |
 //! | [`proof`] | proving that an image and the records after it give the next image |
+//! | `trial` | estimating the duration of a restore |
 //! | [`drill`] | comparing a trial restore with the archive's digests |
 
 mod at;
@@ -47,6 +48,7 @@ mod served;
 mod sink;
 mod tail;
 mod timeline;
+mod trial;
 pub mod virtual_backup;
 
 pub use at::{At, Chosen};
@@ -61,3 +63,4 @@ pub use restore::{RestoreMeans, RestoreReport, THREADS_A_CORE, restore, restore_
 pub use scratch::Scratch;
 pub use served::{Served, served};
 pub use tail::read_tail;
+pub use trial::{Trial, try_plan};

@@ -62,6 +62,10 @@ pub struct Reachable {
     pub damaged: Vec<Error>,
     /// The last epoch of the archive.
     pub known: Epoch,
+    /// The number of updates in the runs. Merging combines records, but not this count.
+    pub updates: u64,
+    /// The times of the first and the last listed moment, microseconds since 1970. `None`: no moment is listed.
+    pub listed_us: Option<(u64, u64)>,
 }
 
 impl Reachable {
@@ -111,7 +115,12 @@ impl Reachable {
         {
             spans.push(ends(first));
         }
+        let runs = || stretches.iter().flatten();
+        let listed = || runs().flat_map(|run| run.moments().list());
+        let first = listed().map(|moment| moment.wall_us).min();
         Ok(Reachable {
+            updates: runs().map(|run| run.counts().1).sum(),
+            listed_us: first.zip(listed().map(|moment| moment.wall_us).max()),
             ranges: ranges(&spans, &alone, &stretches),
             backups,
             damaged,

@@ -16,7 +16,7 @@ use perdura_archive::{
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::Disk;
 use perdura_page::RegionDigest;
-use perdura_wal::{Archived, EpochEnds, EpochSource, Scheme, survive};
+use perdura_wal::{Archived, EpochEnds, EpochSource, Lineage, Scheme, lives_of, survive};
 
 use crate::choose::beginning;
 use crate::listed::end_of;
@@ -67,6 +67,9 @@ pub fn read_tail(
         ))
     })?;
     let mut from = end_of(store)?;
+    let uuid = *store.uuid();
+    let lives = lives_of(logs, &uuid)?;
+    check_history(store, &lives)?;
     let mut runs = read_backlog(store, logs, scratch, &from)?;
     if let Some(last) = runs.last() {
         from = EpochEnds {
@@ -74,8 +77,8 @@ pub fn read_tail(
             ends: last.ends().to_vec(),
         };
     }
-    let uuid = *store.uuid();
-    let survivor = survive(logs, uuid, scheme, header.segments, &from)?;
+    let mut survivor = survive(logs, uuid, scheme, header.segments, &from)?;
+    survivor.history.lineage = lives;
     let durable = survivor.durable;
     assert!(
         durable.epoch >= from.epoch,
@@ -107,6 +110,22 @@ pub fn read_tail(
     let reached = runs.last().map_or(Epoch(0), |run| run.id().epochs.last());
     assert_eq!(reached, durable.epoch, "the runs have all that is durable");
     Ok(runs)
+}
+
+/// Fails unless the log with these lives has the archive's history. A copy of the database that was set back
+/// has another one.
+fn check_history(store: &Store, log: &Lineage) -> Result<()> {
+    store.check_history(log).map_err(|error| match error {
+        Error::OtherHistory { archived, common } => Error::Foreign {
+            file: "the log".into(),
+            why: format!(
+                "it is the log of another copy of the database. That copy left the archive's history after epoch \
+                 {common}, and the archive has epochs up to {archived}. Nothing was changed. Give the log of the \
+                 database that made the archive, or restore without --log-dir"
+            ),
+        },
+        other => other,
+    })
 }
 
 /// Returns the error for a log with changes that no run contains.

@@ -2,6 +2,7 @@
 //! for. It takes every step that is not a transaction.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fastrand::Rng;
 use perdura_base::error::Family;
@@ -181,6 +182,8 @@ pub struct Machine<E: Engine> {
     pub(crate) tally: Tally,
     pub(crate) trace: u64,
     pub(crate) seed: u64,
+    /// The number of calls of [`next_seed`](Self::next_seed).
+    openings: AtomicU64,
 }
 
 impl<E: Engine> Machine<E> {
@@ -211,8 +214,17 @@ impl<E: Engine> Machine<E> {
             tally: Tally::default(),
             trace: scramble(seed),
             seed,
+            openings: AtomicU64::new(0),
             course,
         }
+    }
+
+    /// Returns the random number of the next process that opens the database.
+    pub(crate) fn next_seed(&self) -> u64 {
+        let nth = self.openings.fetch_add(1, Ordering::Relaxed);
+        #[cfg(test)]
+        let nth = crate::tests::mistakes::process(nth);
+        self.seed ^ nth << 40
     }
 
     /// Chooses the kind of the next step at random. `odds` has the weight of each kind.

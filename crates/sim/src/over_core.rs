@@ -216,7 +216,7 @@ pub(crate) trait OverCore {
                 logs,
             },
             clock: Arc::clone(&machine.clock) as Arc<dyn Clock>,
-            seed: machine.seed,
+            seed: machine.next_seed(),
             nodes: None,
             accept_loss: false,
         }

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::num::to_usize;
-use perdura_base::{Epoch, Error, Pos, Result, StreamId};
+use perdura_base::{Epoch, Error, LifeId, Pos, Result, StreamId};
 use perdura_device::Disk;
 
 use crate::anchor::{History, Vouched};
@@ -36,6 +36,7 @@ use crate::block::BLOCK_BYTES_MAX;
 use crate::cursor::LogCursor;
 use crate::ends::EpochEnds;
 use crate::frame::{Direction, Frame, for_each_frame};
+use crate::lineage::Lineage;
 use crate::unit::Origin;
 
 /// The result of a step of a source.
@@ -73,6 +74,8 @@ pub struct EpochSource {
     /// The epoch that is being read.
     open: Option<Epoch>,
     wall_us: u64,
+    /// The lives of the log.
+    lives: Lineage,
 }
 
 impl EpochSource {
@@ -116,6 +119,7 @@ impl EpochSource {
             at: from.clone(),
             open: None,
             wall_us: 0,
+            lives: history.lineage.clone(),
         })
     }
 
@@ -124,6 +128,12 @@ impl EpochSource {
     #[must_use]
     pub fn at(&self) -> &EpochEnds {
         &self.at
+    }
+
+    /// Returns the life that has `epoch`, by its random number. 0: it is not known.
+    #[must_use]
+    pub fn life_at(&self, epoch: Epoch) -> LifeId {
+        self.lives.life_at(epoch)
     }
 
     /// Takes one step towards the `durable` epoch, which must never decrease between calls. Passes each frame and the

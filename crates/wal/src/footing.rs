@@ -39,6 +39,7 @@ impl Wal {
             uuid: self.uuid,
             stream,
             incarnation: self.incarnation,
+            lives: &self.lives,
         };
         let path = placement.id(segment.span).path();
         let disk = Arc::clone(&s.shelf.lock().disk);

@@ -15,6 +15,7 @@ use crate::age::Ages;
 use crate::anchor::Vouched;
 use crate::ends::{Closing, Ends};
 use crate::flusher::{FlushState, Segment};
+use crate::lineage::Lineage;
 use crate::mirror::TailOptions;
 use crate::rung::{DurableEpochs, PerRung, Rung};
 use crate::segment::SegmentId;
@@ -67,6 +68,8 @@ pub struct WalStart {
     pub wall_us: u64,
     /// The highest operation number in any block, including void blocks.
     pub gsn: Gsn,
+    /// The new incarnation and the ones before it, by their random numbers.
+    pub lives: Lineage,
 }
 
 /// The value of `unextended_at` if the last attempt to create a file did not fail.
@@ -195,6 +198,8 @@ enum Stop {
 pub struct Wal {
     pub(crate) uuid: Uuid,
     pub(crate) incarnation: Incarnation,
+    /// The incarnation and the ones before it, by their random numbers.
+    pub(crate) lives: Lineage,
     pub(crate) start: Vec<Pos>,
     pub(crate) options: WalOptions,
     pub(crate) clock: Arc<dyn Clock>,
@@ -299,6 +304,7 @@ impl Wal {
         Ok(Wal {
             uuid: start.uuid,
             incarnation: start.incarnation,
+            lives: start.lives,
             start: start.start,
             options,
             clock,

@@ -17,6 +17,7 @@ use perdura_device::{Access, AlignedBuf, Disk, File, Through};
 
 use crate::failure::Failure;
 use crate::flusher::Segment;
+use crate::lineage::Lineage;
 use crate::log::{Stream, Wal};
 use crate::segment::{SegmentId, encode_header};
 use crate::shelf::sync_log_dir;
@@ -24,10 +25,12 @@ use crate::sizes::Span;
 use crate::trouble::Trouble;
 
 /// The owner of the segments that are being placed.
-pub(crate) struct Placement {
+pub(crate) struct Placement<'a> {
     pub uuid: Uuid,
     pub stream: StreamId,
     pub incarnation: Incarnation,
+    /// The incarnation and the ones before it, by their random numbers.
+    pub lives: &'a Lineage,
 }
 
 /// A file that will become a stream's next segment.
@@ -40,7 +43,7 @@ pub(crate) struct Chained<'a> {
     pub before: Option<&'a Segment>,
 }
 
-impl Placement {
+impl Placement<'_> {
     /// Returns the id of the segment that has this span. The segment's name is made from the id.
     pub fn id(&self, span: Span) -> SegmentId {
         SegmentId {
@@ -66,7 +69,8 @@ impl Placement {
         } = chained;
         let header = |span: Span, followed| {
             let id = self.id(span);
-            AlignedBuf::copy_of(&encode_header(id, &self.uuid, span.bytes, followed))
+            let bytes = encode_header(id, &self.uuid, span.bytes, followed, self.lives);
+            AlignedBuf::copy_of(&bytes)
         };
         let own = header(next.span, followed);
         write(next.file.as_ref(), &own, Flaw::HeaderNotDurable)?;
@@ -184,6 +188,7 @@ impl Wal {
             uuid: self.uuid,
             stream,
             incarnation: self.incarnation,
+            lives: &self.lives,
         };
         let id = placement.id(span);
         let disk = Arc::clone(&s.shelf.lock().disk);

@@ -110,6 +110,10 @@ impl StreamScan {
         segment: usize,
     ) -> Result<std::sync::Arc<dyn File>> {
         let segment = &self.segments[segment];
+        let lives = match segment.header_fault {
+            Some(_) => &anchor.lineage.bounded(),
+            None => &segment.lives,
+        };
         let file = disk.open(&segment.id.path(), Access::Direct)?;
         if !armed(Flaw::TailOnlySynced) {
             let header = AlignedBuf::copy_of(&encode_header(
@@ -117,6 +121,7 @@ impl StreamScan {
                 &anchor.uuid,
                 segment.span.bytes,
                 segment.followed,
+                lives,
             ));
             file.write_at(0, &header).map_err(stopping)?;
         }

@@ -16,7 +16,7 @@ use crate::evidence::Evidence;
 use crate::lives::Lives;
 use crate::lookup::newer_block;
 use crate::reads::CountedReads;
-use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header};
+use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header, lives_in};
 use crate::sizes::{SegmentSizes, Span};
 
 /// A possible cause of damage if no disk is at fault: the database was copied while it was running.
@@ -92,6 +92,8 @@ pub(crate) struct OpenSegment {
     has_late_block: bool,
     /// True if the segment's header says that the stream continues in a next segment.
     pub(crate) followed: bool,
+    /// The lives that the header names, if it is not faulty.
+    pub(crate) lives: crate::Lineage,
     pub(crate) span: Span,
 }
 
@@ -257,6 +259,7 @@ pub(crate) fn open_segments(
         segments.push(OpenSegment {
             id,
             file,
+            lives: lives_in(&header),
             header_fault,
             size_fault,
             has_late_block: false,

@@ -6,6 +6,8 @@ use perdura_base::cursor::{Reader, Writer};
 use perdura_base::limits::{FORMAT_VERSION, SECTOR_BYTES};
 use perdura_base::{Incarnation, Pos, StreamId, Uuid};
 
+use crate::lineage::{HEAD_BYTES, Lineage, PAST_BYTES, PAST_MAX};
+
 /// The directory of log segments on each log disk.
 pub const LOG_DIR: &str = "log";
 /// The size of a segment's header in bytes. The first block follows the header.
@@ -17,6 +19,12 @@ const DIGITS_MAX: usize = 20;
 const PATH_BYTES: usize = 48;
 const MAGIC: &[u8; 4] = b"PSEG";
 const CRC_AT: usize = 4092;
+/// The offset of the lives in the header.
+const LIVES_AT: usize = 48;
+const _: () = assert!(
+    LIVES_AT + HEAD_BYTES + PAST_BYTES * PAST_MAX <= CRC_AT,
+    "a header has room for the lives"
+);
 /// The offset of the mark *followed* in the header.
 const FOLLOWED_AT: usize = 7;
 
@@ -102,13 +110,15 @@ fn padded(digits: &str, width: usize) -> Option<u64> {
     is_number.then(|| digits.parse().ok()).flatten()
 }
 
-/// Returns the header of a segment. `followed` is true if the stream's next segment has a durable name.
+/// Returns the header of a segment. `followed` is true if the stream's next segment has a durable name. `lives` is the
+/// lineage of the life that wrote the segment.
 #[must_use]
 pub(crate) fn encode_header(
     id: SegmentId,
     uuid: &Uuid,
     segment_bytes: u64,
     followed: bool,
+    lives: &Lineage,
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(SECTOR_BYTES);
     out.put(MAGIC);
@@ -120,6 +130,8 @@ pub(crate) fn encode_header(
     out.put_u32(0);
     out.put_u64(id.start.0);
     out.put_u64(segment_bytes);
+    assert_eq!(out.len(), LIVES_AT, "the lives follow");
+    lives.encode(&mut out);
     out.put_zeros(CRC_AT - out.len());
     assert_eq!(out.len(), CRC_AT, "the fields fill the header");
     out.put_u32(crc32c(&out));
@@ -129,6 +141,13 @@ pub(crate) fn encode_header(
         "a header reads back as it was written"
     );
     out
+}
+
+/// Returns the lives in a header that [`check_header`] has accepted. An older build wrote no lives; they are unknown.
+#[must_use]
+pub(crate) fn lives_in(header: &[u8]) -> Lineage {
+    let bytes = header.get(LIVES_AT..CRC_AT).unwrap_or_default();
+    Lineage::decode(&mut Reader::new(bytes)).unwrap_or_default()
 }
 
 const OTHER_DATABASE: &str = "it belongs to database";
@@ -203,7 +222,10 @@ pub fn check_header(id: SegmentId, uuid: &Uuid, bytes: &[u8]) -> Result<bool, St
 
 #[cfg(test)]
 mod tests {
+    use perdura_base::{Epoch, LifeId};
+
     use super::*;
+    use crate::lineage::PastLife;
 
     #[test]
     fn names_round_trip_and_foreign_names_are_not_ours() {
@@ -247,6 +269,28 @@ mod tests {
         }
     }
 
+    /// Returns as many lives as an anchor keeps.
+    fn many_lives() -> Lineage {
+        let past = (1..=200_u32).map(|nth| PastLife {
+            id: LifeId(u64::from(nth) << 40),
+            incarnation: Incarnation(nth),
+            end: Epoch(u64::from(nth)),
+        });
+        let mut lives = Lineage {
+            id: LifeId(9),
+            past: past.collect(),
+        };
+        lives.forget();
+        assert_eq!(lives.past.len(), PAST_MAX);
+        lives
+    }
+
+    #[test]
+    fn a_header_of_an_older_build_has_no_lives() {
+        assert_eq!(lives_in(&[0; SECTOR_BYTES]), Lineage::default());
+        assert_eq!(lives_in(&[]), Lineage::default());
+    }
+
     /// Crash run 16135 found this bug. The power failed while the mark was being written, the disk kept only one of the
     /// header's sectors, and the restart reported a damaged header.
     #[test]
@@ -257,8 +301,9 @@ mod tests {
             start: Pos(0),
         };
         let uuid = Uuid([7; 16]);
-        let before = encode_header(id, &uuid, 65536, false);
-        let after = encode_header(id, &uuid, 65536, true);
+        let lives = many_lives();
+        let before = encode_header(id, &uuid, 65536, false, &lives);
+        let after = encode_header(id, &uuid, 65536, true, &lives);
         let disk_sector = 512;
         let sectors = SECTOR_BYTES / disk_sector;
         for kept in 0..1_u32 << sectors {
@@ -280,9 +325,11 @@ mod tests {
             start: Pos(0),
         };
         let uuid = Uuid([7; 16]);
-        let bytes = encode_header(id, &uuid, 65536, false);
+        let lives = many_lives();
+        let bytes = encode_header(id, &uuid, 65536, false, &lives);
         assert_eq!(check_header(id, &uuid, &bytes), Ok(false));
-        let followed = encode_header(id, &uuid, 65536, true);
+        assert_eq!(lives_in(&bytes), lives);
+        let followed = encode_header(id, &uuid, 65536, true, &lives);
         assert_eq!(check_header(id, &uuid, &followed), Ok(true));
         assert!(check_header(id, &Uuid([8; 16]), &bytes).is_err());
         for at in 0..bytes.len() {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::to_usize;
-use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId, Uuid};
+use perdura_base::{Epoch, Error, Incarnation, LifeId, Pos, Result, StreamId, Uuid};
 use perdura_device::{Access, Disk, File};
 
 use crate::anchor::{ChainLink, History, Vouched};
@@ -30,10 +30,13 @@ use crate::block::{BlockHeader, HEADER_BYTES};
 use crate::cut::decide_cut;
 use crate::ends::EpochEnds;
 use crate::frame::{Direction, FrameKind, RestartRecord, for_each_frame};
+use crate::lineage::Lineage;
 use crate::lookup::block_at;
 use crate::scan::{Check, StreamScan, scan_stream};
 use crate::scheme::Scheme;
-use crate::segment::{LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header, is_foreign};
+use crate::segment::{
+    LOG_DIR, SEGMENT_HEADER_BYTES, SegmentId, check_header, is_foreign, lives_in,
+};
 use crate::sizes::SegmentSizes;
 
 /// A log without an anchor.
@@ -49,6 +52,8 @@ pub struct Survivor {
 struct Segment {
     id: SegmentId,
     bytes: u64,
+    /// The lives that the header names. Unknown if the header is faulty.
+    lives: Lineage,
     file: Arc<dyn File>,
 }
 
@@ -104,6 +109,22 @@ pub fn survive(
     survey.run()
 }
 
+/// Returns the lives of the log of database `uuid` on these disks, by their random numbers. `disks[s]` is the disk of
+/// stream s. The newest segment names them. A log of an older build names none.
+///
+/// # Errors
+/// Fails as [`survive`] for a stream without a log and for a log of another database. The disks' errors.
+pub fn lives_of(disks: &[Arc<dyn Disk>], uuid: &Uuid) -> Result<Lineage> {
+    let mut newest: Option<Segment> = None;
+    for (stream, disk) in (0u8..).map(StreamId).zip(disks) {
+        let named = segments(disk.as_ref(), stream, uuid)?.into_iter();
+        let named = named.filter(|segment| segment.lives.id != LifeId(0));
+        let of_both = newest.into_iter().chain(named);
+        newest = of_both.max_by_key(|segment| segment.id.incarnation);
+    }
+    Ok(newest.map_or_else(Lineage::default, |segment| segment.lives))
+}
+
 fn segments(disk: &dyn Disk, stream: StreamId, uuid: &Uuid) -> Result<Vec<Segment>> {
     let none = |found: String| {
         let expected = format!("the log of stream {stream} of database {uuid}");
@@ -133,16 +154,23 @@ fn segments(disk: &dyn Disk, stream: StreamId, uuid: &Uuid) -> Result<Vec<Segmen
         let mut header = vec![0; SECTOR_BYTES];
         let got = file.read_at(0, &mut header)?;
         // Any other fault of the header loses nothing, because each block names its owner.
-        if let Err(fault) = check_header(id, uuid, &header[..got])
-            && is_foreign(&fault)
-        {
-            return Err(Error::Foreign {
-                file: format!("{}/{}", disk.name(), id.path()),
-                why: format!("{fault}, and the archive belongs to {uuid}. Nothing was changed"),
-            });
-        }
+        let lives = match check_header(id, uuid, &header[..got]) {
+            Ok(_) => lives_in(&header),
+            Err(fault) if is_foreign(&fault) => {
+                return Err(Error::Foreign {
+                    file: format!("{}/{}", disk.name(), id.path()),
+                    why: format!("{fault}, and the archive belongs to {uuid}. Nothing was changed"),
+                });
+            }
+            Err(_) => Lineage::default(),
+        };
         let bytes = file.len()?;
-        found.push(Segment { id, bytes, file });
+        found.push(Segment {
+            id,
+            bytes,
+            lives,
+            file,
+        });
     }
     match found.is_empty() {
         true => Err(none("no segment".into())),

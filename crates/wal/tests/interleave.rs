@@ -44,6 +44,7 @@ fn open_with(disk: &Arc<dyn Disk>, mirror: Option<TailOptions>) -> Arc<Wal> {
         durable: Epoch(0),
         wall_us: 0,
         gsn: Gsn(0),
+        lives: perdura_wal::Lineage::default(),
     };
     let options = WalOptions {
         segments: SegmentSizes::fixed(128 * 1024),

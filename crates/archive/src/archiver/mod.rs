@@ -41,7 +41,7 @@ use perdura_base::{Epoch, Error, Result, Uuid};
 use perdura_page::Chunks;
 use perdura_wal::{EpochEnds, EpochSource, SourceStep, Vouched};
 
-use crate::generation::{Generation, Player, Writing};
+use crate::generation::{Generation, Player, RunOrigin, Writing};
 use crate::name::EpochRange;
 use crate::quick::WORKSPACE_BYTES;
 use crate::run::{Codec, Moment, Moments};
@@ -227,12 +227,14 @@ impl Archiver {
             }
             Work::Read => return self.read(durable, now_ns),
             Work::Create(epochs, bounds) => {
-                let written = self.selection.player.create(
-                    &self.target,
-                    epochs,
-                    self.generation,
-                    &self.options,
-                )?;
+                let origin = RunOrigin {
+                    generation: self.generation,
+                    life: self.source.life_at(epochs.last()),
+                };
+                let written =
+                    self.selection
+                        .player
+                        .create(&self.target, epochs, origin, &self.options)?;
                 self.work = match written {
                     Writing::Run(writer) => Work::Write(writer, bounds),
                     Writing::Copy(tail) => Work::Copy(tail, bounds),

@@ -219,6 +219,7 @@ impl Merge {
             },
             chunks: first.chunks,
             only_listed_moments: options.keep.is_some(),
+            life: inputs[inputs.len() - 1].header().life,
         };
         let kept: Vec<Epoch> = moments.list().iter().map(|m| m.epoch).collect();
         let net = |keep: &Keep| NetChange::new(kept, keep.images.clone());

@@ -4,7 +4,7 @@ use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::limits::{FORMAT_VERSION, PAGE_BYTES};
 use perdura_base::num::to_u32;
-use perdura_base::{Epoch, Result, Uuid};
+use perdura_base::{Epoch, LifeId, Result, Uuid};
 use perdura_page::Chunks;
 
 use crate::sealed::{is_geometry, unseal};
@@ -17,7 +17,8 @@ pub const HEADER_BYTES: usize = 128;
 
 const MAGIC: &[u8; 4] = b"PRUN";
 const CRC_AT: usize = 124;
-const ROOM_BYTES: usize = 71;
+/// The zeros before and after the life's number.
+const ROOM_BYTES: [usize; 2] = [3, 60];
 /// The code of the only record family: XOR records of pages.
 const FAMILY_XOR: u8 = 0;
 
@@ -33,6 +34,8 @@ pub struct RunHeader {
     /// True if the run's records were combined. Then a restore can stop only at a listed moment or at the run's last
     /// epoch.
     pub only_listed_moments: bool,
+    /// The life that has the last epoch, by its random number. 0: it is not known.
+    pub life: LifeId,
 }
 
 impl RunHeader {
@@ -60,7 +63,9 @@ impl RunHeader {
         out.put_u16(self.chunks.pages);
         out.put_u16(self.chunks.partitions);
         out.put_u8(u8::from(self.only_listed_moments));
-        out.put_zeros(ROOM_BYTES);
+        out.put_zeros(ROOM_BYTES[0]);
+        out.put_u64(self.life.0);
+        out.put_zeros(ROOM_BYTES[1]);
         assert_eq!(out.len(), CRC_AT, "the fields fill the header");
         out.put_u32(crc32c(&out));
         out
@@ -99,7 +104,9 @@ fn fields(r: &mut Reader<'_>) -> Option<RunHeader> {
         partitions: r.u16()?,
     };
     let moments = r.u8()?;
-    r.zeros(ROOM_BYTES)?;
+    r.zeros(ROOM_BYTES[0])?;
+    let life = LifeId(r.u64()?);
+    r.zeros(ROOM_BYTES[1])?;
     let is_sound = family == FAMILY_XOR
         && page_bytes == to_u32(PAGE_BYTES)
         && is_geometry(chunks)
@@ -114,5 +121,6 @@ fn fields(r: &mut Reader<'_>) -> Option<RunHeader> {
         },
         chunks,
         only_listed_moments: moments == 1,
+        life,
     })
 }

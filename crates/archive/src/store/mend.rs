@@ -233,15 +233,26 @@ impl Store {
     }
 
     /// Returns entries for the backups that the manifest does not name and that can join the archive. They are whole,
-    /// because a file gets its name last.
+    /// because a file gets its name last. Runs that the manifest does not name count.
     pub(super) fn unnamed_backups(
         &self,
         manifest: &Manifest,
         files: &Files,
     ) -> Result<Vec<Object>> {
-        let mut objects = Vec::new();
         let runs = tiling(&manifest.runs().collect(), &files.runs(), manifest.begin);
         let end = runs.last().map_or(manifest.end, |run| run.epochs.end);
+        self.backups_before(end, manifest, files)
+    }
+
+    /// Returns entries for the backups that the manifest does not name and that can join the archive, if the runs before
+    /// `end` are a part of it.
+    pub(super) fn backups_before(
+        &self,
+        end: Epoch,
+        manifest: &Manifest,
+        files: &Files,
+    ) -> Result<Vec<Object>> {
+        let mut objects = Vec::new();
         for id in files.backups() {
             let named = [ObjectId::Sweep(id), ObjectId::Cut(id)];
             if named.iter().any(|id| manifest.object(*id).is_some()) {

@@ -12,6 +12,7 @@
 //! | module | one idea |
 //! |---|---|
 //! | `chain` | the manifests in a folder, damaged ones among them |
+//! | `history` | comparing the archive's history with the history of a database |
 //! | `mend` | the contents of an archive whose newest manifest is damaged or missing |
 //! | [`restart`] | the treatment of each file in the folder when the archive is opened |
 //! | `open` | opening an archive: taking locks, adopting runs, removing files; making a new archive |
@@ -33,6 +34,7 @@
 //! missing reads the newest manifest and starts again.
 
 mod chain;
+mod history;
 mod mend;
 mod open;
 pub mod publication;

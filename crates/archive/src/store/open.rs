@@ -11,6 +11,7 @@ use perdura_page::RegionDigest;
 use perdura_wal::Parent;
 
 use super::chain::{self, Newest};
+use super::history::lives_of;
 use super::mend::{Files, Lost};
 use super::restart::{self, Duty, Plan};
 use super::verify::{check_size, file_crc};
@@ -276,6 +277,10 @@ impl Store {
         };
         let (plan, damaged) = store.found()?;
         opened.damaged.extend(damaged);
+        if let Some(own) = own {
+            let lives = lives_of(&store.manifest(), own.anchor)?;
+            store.check_runs(&lives, &plan.adopt)?;
+        }
         // A killed process may have published the newest manifest without making it durable. Our next manifest follows
         // it.
         store.make_durable()?;
@@ -365,7 +370,8 @@ impl Store {
         let held = lock(self.disk.as_ref(), &self.dir, "backups")?;
         let manifest = self.refresh()?;
         let files = Files::list(self.disk.as_ref(), &self.dir)?;
-        let unnamed = self.unnamed_backups(&manifest, &files)?;
+        // A run that no manifest names may not be durable, so a backup that needs it cannot join.
+        let unnamed = self.backups_before(manifest.end, &manifest, &files)?;
         if !unnamed.is_empty() {
             // A killed process may have published these backups without syncing the folder.
             self.disk.sync_dir(&self.backups_dir())?;

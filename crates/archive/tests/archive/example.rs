@@ -101,6 +101,7 @@ fn the_net_record_of_the_format_page_is_written_and_read() {
     };
     let header = RunHeader {
         only_listed_moments: true,
+        life: perdura_base::LifeId(0),
         ..header(id)
     };
     let run = write(

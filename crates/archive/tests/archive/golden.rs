@@ -138,6 +138,7 @@ fn written_merged_run() -> Vec<u8> {
     let (disk, id) = (disk(), id(1000, 1004, 2, 1));
     let header = RunHeader {
         only_listed_moments: true,
+        life: perdura_base::LifeId(0),
         ..header(id)
     };
     let (kept, moments) = merged();

@@ -55,6 +55,7 @@ pub fn write_log(disk: &Arc<dyn Disk>, history: &History, shape: Shape) -> Resul
         durable: Epoch(0),
         wall_us: 0,
         gsn: Gsn(0),
+        lives: perdura_wal::Lineage::default(),
     };
     let clock = Arc::new(ManualClock::at(1));
     let wal = Wal::open(&[Arc::clone(disk)], clock, options, start, |_| true)?;

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use perdura_archive::backup::{BackupHeader, BackupKind, BackupWriter};
+use perdura_archive::backup::{BackupHeader, BackupKind, BackupSummary, BackupWriter};
 use perdura_archive::store::Opened;
 use perdura_archive::{
-    BackupId, Edit, Manifest, Merger, MergerOptions, Object, ObjectId, RunId, Store, list_archives,
+    BackupId, Edit, Images, Manifest, Merger, MergerOptions, Object, ObjectId, RunId, Store,
+    list_archives,
 };
-use perdura_base::{Epoch, Error, Result};
+use perdura_base::{CkptEpoch, Epoch, Error, Result};
 use perdura_device::{Access, Disk, MemDisk};
 use perdura_page::RegionDigest;
 
@@ -59,6 +60,16 @@ fn copy(from: &Arc<dyn Disk>) -> Arc<dyn Disk> {
     to
 }
 
+/// Writes an empty backup. No manifest names it.
+fn write_backup(store: &Arc<Store>, header: BackupHeader) -> BackupSummary {
+    let disk = Arc::clone(store.disk());
+    let mut writer = BackupWriter::create(disk, &store.backups_dir(), header).expect("memory");
+    for _ in 0..header.chunks.partitions {
+        writer.end_partition(None, Vec::new());
+    }
+    writer.finish().expect("memory").run().expect("memory")
+}
+
 /// Writes an empty backup of the epoch `end` and adds it to the archive.
 fn add_cut(store: &Arc<Store>, end: u64) {
     let header = BackupHeader {
@@ -68,12 +79,7 @@ fn add_cut(store: &Arc<Store>, end: u64) {
         id: BackupId::cut(Epoch(end)),
         ..crate::backup::header(false)
     };
-    let disk = Arc::clone(store.disk());
-    let mut writer = BackupWriter::create(disk, &store.backups_dir(), header).expect("memory");
-    for _ in 0..header.chunks.partitions {
-        writer.end_partition(None, Vec::new());
-    }
-    let made = writer.finish().expect("memory").run().expect("memory");
+    let made = write_backup(store, header);
     let edit = Edit::AddCut {
         cut: Object {
             id: ObjectId::Cut(header.id),
@@ -412,4 +418,53 @@ fn runs_that_are_away_for_a_time_are_not_removed_when_they_come_back() {
     assert!(opened.damaged.is_empty(), "{opened:?}");
     assert_eq!(store.manifest().begin, whole.begin, "none was left out");
     assert_eq!(contents(&store).expect("whole"), of_log(&log, &store));
+}
+
+/// A process was killed before a manifest named its last run. The next holder of the right to make backups added a
+/// backup that needs this run. A power cut then took the run, which was not durable, and the backup could not be
+/// restored. Crash run 17216 of archive mode found this.
+#[test]
+fn a_backup_joins_the_archive_only_after_its_runs() {
+    let log = log();
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    let store = create(&disk).expect("memory");
+    archive(&store, &log, 10).expect("memory");
+    let images = Images {
+        retained: vec![CkptEpoch(5)],
+        building: None,
+    };
+    store.publish(Edit::Images(images)).run().expect("memory");
+    let id = BackupId {
+        end: Epoch(12),
+        k: CkptEpoch(5),
+    };
+    write_backup(
+        &store,
+        BackupHeader {
+            kind: BackupKind::Sweep,
+            begin: Epoch(9),
+            families: 0,
+            id,
+            ..crate::backup::header(false)
+        },
+    );
+    let before = copy(&disk);
+    archive(&store, &log, 20).expect("memory");
+    let last = store.manifest().runs().last().expect("a run");
+    let run = path(&last.path("runs"));
+    put(&before, &run, &bytes_of(&disk, &run));
+    drop(store);
+    let unnamed = copy(&before);
+    let (store, _) = open(&unnamed, agent(7)).expect("it is whole");
+    assert_eq!(store.manifest().end, Epoch(10), "an agent adopts no run");
+    drop(store.lease_backups().expect("memory"));
+    assert_eq!(
+        store.manifest().backups().count(),
+        0,
+        "its run has no entry"
+    );
+    let (store, opened) = open(&before, database(7)).expect("it is whole");
+    assert_eq!(opened.adopted, [last]);
+    drop(store.lease_backups().expect("memory"));
+    assert!(store.manifest().backups().eq([id]), "its run has an entry");
 }

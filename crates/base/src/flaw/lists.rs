@@ -109,6 +109,14 @@ impl Flaw {
         Flaw::BacklogForgottenEarly,
     ];
 
+    /// The flaws of an archive's history and clock. The simulator must catch them in archive mode.
+    pub const HISTORY: [Flaw; 4] = [
+        Flaw::LivesAlike,
+        Flaw::LifeEndNotCompared,
+        Flaw::IdleHourVouchedEarly,
+        Flaw::JumpCountsAsAge,
+    ];
+
     /// The flaws of a restore. Tests of the restore arm them.
     pub const RESTORE: [Flaw; 9] = [
         Flaw::TagBelowKeptBackup,
@@ -260,11 +268,12 @@ impl Flaw {
 }
 
 /// All lists.
-const LISTS: [&[Flaw]; 19] = [
+const LISTS: [&[Flaw]; 20] = [
     &Flaw::ALL,
     &Flaw::TABLES,
     &Flaw::ORDERED,
     &Flaw::ARCHIVE,
+    &Flaw::HISTORY,
     &Flaw::RESTORE,
     &Flaw::LOG_SOURCE,
     &Flaw::STREAMS,

@@ -3,9 +3,11 @@
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
+use perdura_archive::estimate::restore_us;
 use perdura_archive::report::{newest_report, read_report, reports};
 use perdura_archive::{BackupId, Manifest, ReportKind, Role, Store, Writer, list_archives};
 use perdura_base::Uuid;
@@ -189,6 +191,13 @@ struct Held {
     backups: Vec<String>,
     backup_bytes: u64,
     moments: Vec<Moments>,
+    /// The mean number of updates in a minute. `None`: the runs cover less than a minute.
+    updates_per_minute: Option<u64>,
+    /// The bytes of runs for each day. `None`: the runs cover less than a minute.
+    bytes_per_day: Option<u64>,
+    /// The expected time of a restore with one thread, by the last drill. `None`: no drill was made, or its backup is
+    /// gone.
+    restore_seconds: Option<f64>,
     /// The last epoch that can be restored. `None`: nothing can be restored.
     last_moment: Option<u64>,
     /// The damage of each run that cannot be read.
@@ -299,11 +308,16 @@ impl Moments {
 
     fn line(&self) -> String {
         let (from, to) = (self.from_epoch, self.to_epoch);
+        let times = match (self.from_us, self.to_us) {
+            (0, _) => String::new(),
+            (from, to) if from == to => format!(", {}", moment(from)),
+            (from, to) => format!(", {} to {}", moment(from), moment(to)),
+        };
         let seconds = self.grain_us.div_ceil(1_000_000);
         match self.grain_us {
-            0 if from == to => format!("moments   epoch {from}\n"),
-            0 => format!("moments   each of epochs {from} to {to}\n"),
-            _ => format!("moments   one in about {seconds} s of epochs {from} to {to}\n"),
+            0 if from == to => format!("moments   epoch {from}{times}\n"),
+            0 => format!("moments   each of epochs {from} to {to}{times}\n"),
+            _ => format!("moments   one in about {seconds} s of epochs {from} to {to}{times}\n"),
         }
     }
 }
@@ -327,6 +341,8 @@ fn held_in(store: &Store, manifest: &Manifest) -> Result<Held> {
         some.map(|object| object.bytes).sum()
     };
     let reachable = Reachable::of(store)?;
+    let rates = rates(&reachable, bytes(true));
+    let drill = newest_report(store.disk().as_ref(), store.uuid(), ReportKind::Drill)?;
     Ok(Held {
         uuid: store.uuid().to_string(),
         manifest: manifest.number,
@@ -339,12 +355,34 @@ fn held_in(store: &Store, manifest: &Manifest) -> Result<Held> {
         backups: manifest.backups().map(|id| id.name()).collect(),
         backup_bytes: bytes(false),
         moments: reachable.ranges.iter().map(Moments::of).collect(),
+        updates_per_minute: rates.map(|rates| rates.0),
+        bytes_per_day: rates.map(|rates| rates.1),
+        restore_seconds: drill.as_ref().and_then(|drill| {
+            let expected = Duration::from_micros(restore_us(manifest, drill)?);
+            Some(expected.as_secs_f64())
+        }),
         last_moment: reachable.last().map(|epoch| epoch.0),
         problems: reachable.damaged.iter().map(ToString::to_string).collect(),
         clock: Clocked::of(manifest),
         proof: reported(store, ReportKind::Proof)?,
         drill: reported(store, ReportKind::Drill)?,
     })
+}
+
+/// Returns the updates in a minute and the bytes of runs in a day. `None`: the runs cover less than a minute.
+fn rates(reachable: &Reachable, run_bytes: u64) -> Option<(u64, u64)> {
+    const MINUTE_US: u128 = 60_000_000;
+    let (from, to) = reachable.listed_us?;
+    let span = u128::from(to.saturating_sub(from));
+    let each = |count: u64, period: u128| {
+        let scaled = u128::from(count) * period / span;
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    };
+    let rates = || {
+        let of_day = each(run_bytes, 24 * 60 * MINUTE_US);
+        (each(reachable.updates, MINUTE_US), of_day)
+    };
+    (span >= MINUTE_US).then(rates)
 }
 
 /// Returns the content of an archive as text for people. `has_all` means that the archive has all epochs of the
@@ -383,6 +421,9 @@ fn status_text(held: &Held, has_all: bool) -> String {
     for problem in &held.problems {
         text += &format!("damaged   {problem}\n");
     }
+    if let (Some(updates), Some(bytes)) = (held.updates_per_minute, held.bytes_per_day) {
+        text += &format!("rate      {updates} updates a minute, {bytes} bytes of runs a day\n");
+    }
     text += &held.clock.lines();
     for name in &held.backups {
         text += &format!("backup    {name}\n");
@@ -407,6 +448,9 @@ fn status_text(held: &Held, has_all: bool) -> String {
             ),
             None => format!("{what:<10}none\n"),
         };
+    }
+    if let Some(seconds) = held.restore_seconds {
+        text += &format!("restore   about {seconds:.1} s with one thread, by the last drill\n");
     }
     text
 }

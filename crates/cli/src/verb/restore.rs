@@ -1,5 +1,6 @@
 //! `perdura restore`
 
+mod dry_run;
 mod sources;
 
 use std::path::PathBuf;
@@ -68,6 +69,10 @@ pub struct Args {
     /// Restore although the last proof or drill of the archive failed.
     #[arg(long)]
     unproven: bool,
+    /// Print what would be restored, and how long it takes. Merges some partitions for a trial, and writes nothing. With
+    /// --log-dir, the log is sorted in the new directory first and removed again.
+    #[arg(long)]
+    dry_run: bool,
     /// The restore method.
     #[arg(long, value_enum, default_value_t = Method::SinglePass)]
     method: Method,
@@ -167,6 +172,13 @@ pub fn run(args: &Args) -> Result<()> {
         let planned = planned.with_context(from)?;
         let plan = &planned.plan;
         check_reports(args, &store, plan)?;
+        if args.dry_run {
+            let told = dry_run::run(args, &planned);
+            if args.to.exists() {
+                target.undo()?;
+            }
+            return told;
+        }
         match make(args, plan, begun) {
             Ok(report) => return tell(args, &planned, &report, begun.elapsed()),
             Err(error) => {

@@ -121,6 +121,46 @@ fn an_older_copy_that_went_on_is_refused_when_it_meets_its_archive() {
     );
 }
 
+/// The log of a copy that was set back was added to the archive of the database. The result was a mixture of both, or
+/// the archive's state without a word about the copy's writes.
+#[test]
+fn the_log_of_an_older_copy_is_refused_by_a_restore() {
+    let made = made();
+    let (archive, older, to) = (made.at("archive"), made.at("older"), made.at("restored"));
+    for round in 0..3 {
+        made.write("older", &[], &format!("other {round}"));
+        let (code, said) = ended(&[
+            "restore",
+            "--from",
+            arg(&archive),
+            "--log-dir",
+            arg(&older),
+            "--to",
+            arg(&to),
+        ]);
+        assert_eq!(code, 3, "{said}");
+        assert!(said.contains("another copy of the database"), "{said}");
+        let left = std::fs::read_dir(&to).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "{said}");
+    }
+    // The log of the database itself is added.
+    made.write("data", &[], "third");
+    let (code, said) = ended(&[
+        "restore",
+        "--from",
+        arg(&archive),
+        "--log-dir",
+        arg(&made.at("data")),
+        "--to",
+        arg(&to),
+    ]);
+    assert_eq!(code, 0, "{said}");
+    let server = Server::start(&to, &[]);
+    let mut client = Client::connect(server.port()).unwrap();
+    assert_eq!(text(client.ask(&["GET", "key:7"]).unwrap()), "third");
+    server.stop();
+}
+
 /// The archive was away when the older copy was started. The first contact raises an alarm and archives nothing.
 #[test]
 fn an_older_copy_that_meets_its_archive_later_raises_an_alarm() {

@@ -93,11 +93,12 @@ pub(super) struct Opener<'a> {
 
 impl Opener<'_> {
     /// Opens or makes the backlog that continues the archive from `from`, the archive's last known end. An existing
-    /// backlog may begin later than `from`, at the end that the archive had when the backlog was made.
+    /// backlog may begin later than `from`, at the end that the archive had when the backlog was made. Also returns the
+    /// damage found in an existing backlog.
     ///
     /// # Errors
     /// As [`Store::open`] and [`Store::create`].
-    pub fn open_or_make(&self, from: &EpochEnds) -> Result<Arc<Store>> {
+    pub fn open_or_make(&self, from: &EpochEnds) -> Result<(Arc<Store>, Vec<String>)> {
         let disk = disk_of(&self.core.disks().logs)?;
         let uuid = self.core.anchor().get().uuid;
         disk.make_dir("")?;
@@ -112,9 +113,9 @@ impl Opener<'_> {
                 is_whole: false,
                 anchor: self.core.anchor_for_archive(),
             };
-            return Store::create(disk, creation);
+            return Ok((Store::create(disk, creation)?, Vec::new()));
         }
-        let store = self.open()?;
+        let (store, damaged) = self.open()?;
         let manifest = store.manifest();
         if manifest.held().0 < from.epoch {
             // The archive has all epochs of the backlog.
@@ -126,14 +127,14 @@ impl Opener<'_> {
             store.manifest().held().0 >= from.epoch,
             "it goes on where the archive ends, or later"
         );
-        Ok(store)
+        Ok((store, damaged))
     }
 
-    /// Opens the existing backlog.
+    /// Opens the existing backlog. Also returns the damage found in it.
     ///
     /// # Errors
     /// As [`Store::open`].
-    pub fn open(&self) -> Result<Arc<Store>> {
+    pub fn open(&self) -> Result<(Arc<Store>, Vec<String>)> {
         let disk = disk_of(&self.core.disks().logs)?;
         let writer = Writer {
             role: Role::Database,
@@ -145,11 +146,7 @@ impl Opener<'_> {
         };
         let uuid = self.core.anchor().get().uuid;
         let (store, opened) = Store::open(disk, &uuid, writer, Some(own))?;
-        assert!(
-            opened.damaged.is_empty(),
-            "a backlog has no backups, so none is damaged"
-        );
-        Ok(store)
+        Ok((store, opened.damaged))
     }
 }
 

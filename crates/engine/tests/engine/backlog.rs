@@ -151,3 +151,40 @@ fn a_log_that_was_cut_behind_the_backlog_is_restored_with_it_and_not_without() {
     let refused = restored(&world, &world.log).map(drop);
     assert!(refused.is_err(), "the log was cut behind the backlog");
 }
+
+/// The opening of a backlog with a damaged manifest asserted that nothing is damaged, so the server stopped.
+#[test]
+fn a_flipped_bit_in_a_manifest_of_the_backlog_stops_nothing() {
+    for nth in 0..3 {
+        let mut rng = fastrand::Rng::with_seed(5);
+        let mut world = World::new(5);
+        world.back_up();
+        world.leave();
+        for _ in 0..20 {
+            world.set_any(&mut rng);
+            world.flush();
+            world.archive();
+        }
+        assert!(waiting(&world).is_some(), "runs wait");
+        let last = world.changes.last().expect("changes").epoch;
+        world.kill();
+        let files = world.log.files().into_iter().map(|(path, _)| path);
+        let mut manifests: Vec<String> = files
+            .filter(|path| path.starts_with("backlog/") && path.contains("manifest-"))
+            .collect();
+        manifests.sort_unstable();
+        let path = &manifests[manifests.len() - 1 - nth];
+        assert!(world.log.flip(path, 40, 3), "{path}");
+        world.reopen();
+        world.archive();
+        world.come_back(CrashProfile::Killed, 1);
+        world.archive();
+        assert!(waiting(&world).is_none(), "{path}: it has been drained");
+        world.kill();
+        let (_, epoch) = restored(&world, &world.log).expect(path);
+        assert!(
+            epoch >= last,
+            "{path}: {epoch}, and {last} was acknowledged"
+        );
+    }
+}

@@ -16,6 +16,11 @@ pub(crate) struct Character {
     pub grain: Option<u64>,
     /// The maximum number of steps that the archiver, the merger or the agent takes in a row.
     pub stride: u32,
+    /// True if the clock jumps by days.
+    pub jumps: bool,
+    /// The archive keeps moments for this number of days. `None`: it keeps them forever. No run lasts so long, however
+    /// far its clock jumps.
+    pub keep_days: Option<u64>,
     /// Odds, out of 100, that the newest image rots before a restart.
     pub rots: u8,
     /// Odds, out of 100, that a step of the run is a step of the archive.
@@ -56,12 +61,16 @@ pub(crate) struct Odds {
     pub power: u32,
     /// The archive's disk becomes unavailable or available again.
     pub absence: u32,
-    /// The clock advances.
+    /// The clock advances, jumps or is set back.
     pub age: u32,
+    /// An older copy of the database meets the archive.
+    pub set_back: u32,
+    /// A time is looked up in the archive.
+    pub time: u32,
 }
 
 impl Odds {
-    pub(crate) fn all(&self) -> [u32; 11] {
+    pub(crate) fn all(&self) -> [u32; 13] {
         [
             self.archive,
             self.cut,
@@ -74,6 +83,8 @@ impl Odds {
             self.power,
             self.absence,
             self.age,
+            self.set_back,
+            self.time,
         ]
     }
 }
@@ -98,6 +109,8 @@ impl Character {
             fan_in: pick(rng, &[2, 2, 2, 3]),
             grain: pick(rng, &[None, Some(1), Some(2), Some(5), Some(u64::MAX)]),
             stride: pick(rng, &[4, 30, 60]),
+            jumps: rng.u8(0..4) == 0,
+            keep_days: pick(rng, &[None, Some(30)]),
             rots: pick(rng, &[0, 30, 60]),
             share: pick(rng, &[30, 50, 70]),
             odds: Odds {
@@ -112,6 +125,8 @@ impl Character {
                 power: sometimes(rng, 1),
                 absence: sometimes(rng, 1),
                 age: sometimes(rng, 1),
+                set_back: sometimes(rng, 1),
+                time: sometimes(rng, 1),
             },
             together: pick(rng, &[0, 20, 60]),
             losses: pick(rng, &[0, 20, 50]),

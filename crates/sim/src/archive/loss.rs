@@ -11,6 +11,7 @@ use crate::report::Check;
 
 use super::restoring::Wish;
 use super::timeline::Timeline;
+use super::times::Samples;
 use super::world::{Ancestor, ArchiveWorld};
 
 /// The maximum number of lost databases whose archives the run still checks.
@@ -86,6 +87,7 @@ impl ArchiveWorld {
         timeline.branch(epoch);
         let state = timeline.state_at(epoch, &Model::default());
         self.timeline = timeline;
+        self.samples = Samples::default();
         self.agent = None;
         self.world.model.begin_with(state);
         self.world.scan = None;

@@ -18,14 +18,18 @@
 //! | `steps` | the steps of archiver, merger, backup and agent, and the explanations of their failures |
 //! | `store` | the archive's disk: power cuts, absence, and what it must hold afterwards |
 //! | `restoring` | restores of moments, and comparisons of the results with the oracle |
+//! | `set_back` | copies of the database that were set back, and their meeting with the archive |
+//! | `times` | restores of times, while the clock is set back and jumps |
 //! | `loss` | the loss of the database's disks, and the restore that makes the next life |
 
 mod character;
 mod loss;
 mod restoring;
+mod set_back;
 mod steps;
 mod store;
 mod timeline;
+mod times;
 mod world;
 
 use crate::lives::run_drawn;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use perdura::MergingStep;
 use perdura_archive::backup::BackupSummary;
+use perdura_archive::retention::retaining::Removed;
 use perdura_archive::store::{Lease, Publication};
 use perdura_archive::{
     ArchiverStep, Codec, MergedRun, Merger, MergerOptions, MergerStep, Object, ObjectId, Progress,
@@ -66,11 +67,12 @@ impl ArchiveWorld {
             7 => self.plan_store_fault(),
             8 => self.store_power(),
             9 => self.store_absence(),
-            _ => {
-                let us = self.rng.u64(0..1_500_000);
-                self.clock.advance_us(us);
+            10 => {
+                self.age();
                 Ok(())
             }
+            11 => self.set_back(),
+            _ => self.look_up_time(),
         }
     }
 
@@ -196,6 +198,10 @@ impl ArchiveWorld {
             };
             match merging.step(now_us) {
                 Ok(MergingStep::Worked) => {}
+                Ok(MergingStep::Removed(Removed {
+                    backups: 0,
+                    runs: 0,
+                })) => {}
                 Ok(MergingStep::Removed(removed)) => {
                     return Err(format!("each moment is promised, and {removed:?} went"));
                 }
@@ -309,8 +315,14 @@ impl ArchiveWorld {
             },
             Stage::Wait(summary) => {
                 let end = summary.header.id.end;
-                let archived = self.world.core().archived();
-                if archived.is_none_or(|archived| archived.epoch < end) {
+                // Runs that wait in a backlog do not count.
+                let held = match store.refresh() {
+                    Ok(manifest) => manifest.held().0,
+                    Err(error) => {
+                        return self.store_failed("a backup's wait", &error).map(|()| None);
+                    }
+                };
+                if held < end {
                     if let Some(archiving) = &mut self.archiving {
                         archiving.cut_at(end);
                     }

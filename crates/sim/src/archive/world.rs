@@ -6,7 +6,6 @@ use std::sync::Arc;
 use fastrand::Rng;
 use perdura::archive::backlog::BacklogOptions;
 use perdura::{Archiving, Core, Error, Merging, Progress};
-use perdura_archive::Retention;
 use perdura_archive::backup::BackupId;
 use perdura_base::Uuid;
 use perdura_device::SimDisk;
@@ -23,8 +22,10 @@ use crate::swarm::Swarm;
 use crate::world::World;
 
 use super::character::Character;
+use super::set_back::OlderCopy;
 use super::steps::{Agent, Backing};
 use super::timeline::Timeline;
+use super::times::Samples;
 
 /// The acknowledgements of the archive. Everything acknowledged must survive any failure of the archive's disk.
 #[derive(Debug, Clone, Default)]
@@ -62,6 +63,10 @@ pub(crate) struct ArchiveWorld {
     pub agent: Option<Agent>,
     pub told: Told,
     pub ancestors: Vec<Ancestor>,
+    /// The database as it was at an earlier crash.
+    pub past: Option<OlderCopy>,
+    /// The clock, as the run has seen it since the database was made.
+    pub samples: Samples,
     /// True while the archive's disk is unavailable. A later step makes it available again.
     pub is_gone: bool,
     /// Count of faults of the archive's disk that have already explained an error. Only a later fault explains a new
@@ -104,6 +109,8 @@ impl ArchiveWorld {
             agent: None,
             told: Told::default(),
             ancestors: Vec::new(),
+            past: None,
+            samples: Samples::default(),
             is_gone: false,
             store_faults_before: 0,
             drawn: 0,
@@ -142,7 +149,7 @@ impl ArchiveWorld {
         self.merging = Some(Merging::new(
             archiving.lent(),
             self.merger_options(),
-            Retention::default(),
+            self.retention(),
         ));
         self.archiving = Some(archiving);
         self.drained = 0;
@@ -208,6 +215,7 @@ impl Lives for ArchiveWorld {
     }
 
     fn step(&mut self) -> Check {
+        self.sample();
         if self.rng.u8(0..100) < self.character.share {
             return self.archive_step();
         }
@@ -232,6 +240,7 @@ impl Lives for ArchiveWorld {
     }
 
     fn restart(&mut self) -> Check {
+        self.remember()?;
         self.lose()?;
         self.rot_image()?;
         self.come_back()

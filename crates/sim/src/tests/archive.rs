@@ -21,7 +21,14 @@ fn crashes_and_restores_meet_every_state() {
 }
 
 /// The names of the rare states that six hundred runs must reach.
-const MARKS: [&str; 21] = [
+const MARKS: [&str; 28] = [
+    "clock_jumped",
+    "clock_set_back",
+    "idle_hour",
+    "not_set_back",
+    "set_back",
+    "time_found",
+    "time_refused",
     "agent",
     "agent_killed",
     "ancestor_restored",
@@ -51,7 +58,7 @@ fn the_same_seeds_give_the_same_trace() {
 }
 
 /// The bugs of the archive that a run can find. The archive's other bugs need actions that the product never takes.
-const SEEN: [Flaw; 15] = [
+const SEEN: [Flaw; 19] = [
     Flaw::PinnedSlotOverwritten,
     Flaw::RenameBeforeSync,
     Flaw::NetAcrossImage,
@@ -67,6 +74,10 @@ const SEEN: [Flaw; 15] = [
     Flaw::RunsReadUpToTarget,
     Flaw::PageBeyondBackupKept,
     Flaw::BacklogForgottenEarly,
+    Flaw::LivesAlike,
+    Flaw::LifeEndNotCompared,
+    Flaw::IdleHourVouchedEarly,
+    Flaw::JumpCountsAsAge,
 ];
 
 /// A seeded bug shows only under conditions that the simulator must create. This test fails if the simulator no

@@ -15,7 +15,7 @@ const HUNT_RUNS: u64 = 30_000;
 const BATCH: u64 = 50;
 /// Rarely found bugs, each with the seed of a run that finds the bug. `hunt` tries this seed first. If this run no
 /// longer finds the bug, `hunt` tries all seeds, which takes minutes. Then replace the seed here by the new seed.
-const RARE: [(Mode, Flaw, u64); 17] = [
+const RARE: [(Mode, Flaw, u64); 21] = [
     (Mode::Executor, Flaw::TruncateBeforeAnchor, 344),
     (Mode::Executor, Flaw::TextKeptByDraft, 334),
     (Mode::Executor, Flaw::LocksNotKept, 778),
@@ -23,8 +23,12 @@ const RARE: [(Mode, Flaw, u64); 17] = [
     (Mode::Executor, Flaw::KeptVisitClearsDirty, 1918),
     (Mode::Steal, Flaw::FailedWriteClean, 1877),
     (Mode::Tables, Flaw::AbortKeepsDirtyBit, 487),
-    (Mode::Archive, Flaw::BacklogForgottenEarly, 569),
-    (Mode::Archive, Flaw::TagBelowKeptBackup, 2353),
+    (Mode::Archive, Flaw::BacklogForgottenEarly, 2397),
+    (Mode::Archive, Flaw::TagBelowKeptBackup, 357),
+    (Mode::Archive, Flaw::PinnedSlotOverwritten, 724),
+    (Mode::Archive, Flaw::LifeEndNotCompared, 1556),
+    (Mode::Archive, Flaw::JumpCountsAsAge, 2166),
+    (Mode::Archive, Flaw::IdleHourVouchedEarly, 7062),
     (Mode::Tree, Flaw::RestartTellsWrites, 455),
     (Mode::Tree, Flaw::LastNotRefreshed, 1088),
     (Mode::Tree, Flaw::NoRoomForFence, 441),

@@ -104,6 +104,7 @@ fn every_seeded_bug_has_a_row_in_the_documents() {
         .chain(&Flaw::TABLES)
         .chain(&Flaw::ORDERED)
         .chain(&Flaw::ARCHIVE)
+        .chain(&Flaw::HISTORY)
         .chain(&Flaw::RESTORE)
         .chain(&Flaw::LOG_SOURCE)
         .chain(&Flaw::STREAMS)

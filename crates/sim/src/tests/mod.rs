@@ -6,6 +6,7 @@
 //! | [`damage`] | a small database with damage at every byte, one byte at a time |
 //! | [`file_damage`] | every file truncated, zeroed, exchanged and deleted; three checks must agree on each case |
 //! | [`copying`] | copies of a running database |
+//! | [`mistakes`] | seeded bugs that the simulator makes in place of the product |
 //! | [`model_dl`] | a model of the algorithm alone, in memory, with every variant and mistake |
 
 mod archive;
@@ -17,6 +18,7 @@ mod dl_model;
 mod exhaustive;
 mod file_damage;
 mod mirror;
+pub(crate) mod mistakes;
 mod mixed;
 mod model_dl;
 mod steal;

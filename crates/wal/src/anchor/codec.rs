@@ -7,6 +7,7 @@ use perdura_base::num::{to_u32, to_u64, to_usize};
 use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos, Uuid};
 
 use super::{COPY_BYTES, ChainLink, History, Record, Sections, Tag, Vouched};
+use crate::lineage::Lineage;
 use crate::scheme::Scheme;
 use crate::sizes::SegmentSizes;
 
@@ -271,6 +272,7 @@ fn history(r: &mut Reader<'_>) -> Option<History> {
         ckpt_max,
         vouched,
         chain,
+        lineage: Lineage::default(),
     };
     history.lives_follow_each_other().then_some(history)
 }

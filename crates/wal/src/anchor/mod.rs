@@ -8,6 +8,7 @@ mod sections;
 
 use perdura_base::{CkptEpoch, Epoch, Incarnation, Pos, Uuid};
 
+use crate::lineage::Lineage;
 use crate::scheme::Scheme;
 use crate::sizes::SegmentSizes;
 
@@ -84,6 +85,8 @@ pub struct History {
     pub vouched: Vouched,
     /// Closed incarnations, oldest first.
     pub chain: Vec<ChainLink>,
+    /// The lives by their random numbers. A section of the anchor has them.
+    pub lineage: Lineage,
 }
 
 impl History {
@@ -121,6 +124,7 @@ impl History {
             ckpt_max: CkptEpoch(0),
             vouched: Vouched::nothing(streams),
             chain: Vec::new(),
+            lineage: Lineage::default(),
         }
     }
 

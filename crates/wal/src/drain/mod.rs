@@ -35,6 +35,7 @@ use perdura_base::{Error, Incarnation, Pos, Result, StreamId, Uuid};
 use perdura_device::Disk;
 
 use crate::anchor::History;
+use crate::lineage::Lineage;
 use crate::lives::Lives;
 use crate::placing::Placement;
 use crate::scan::{OpenSegment, open_segments};
@@ -62,6 +63,8 @@ pub struct DrainLife {
     /// The later of two positions: the position that the anchor vouches for, and the life's start. The drain neither
     /// compares nor writes blocks before this position.
     pub vouched: Pos,
+    /// The life and the ones before it, by their random numbers.
+    pub lives: Lineage,
 }
 
 impl History {
@@ -82,6 +85,7 @@ impl History {
             sizes: self.segments,
             start,
             vouched: self.vouched.ends[s].max(start),
+            lives: self.lineage.clone(),
         }
     }
 }
@@ -113,11 +117,12 @@ pub struct Drained {
 }
 
 impl DrainLife {
-    pub(crate) fn placement(&self) -> Placement {
+    pub(crate) fn placement(&self) -> Placement<'_> {
         Placement {
             uuid: self.uuid,
             stream: self.stream,
             incarnation: self.incarnation,
+            lives: &self.lives,
         }
     }
 

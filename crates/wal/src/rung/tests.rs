@@ -18,6 +18,7 @@ fn log(streams: u8, has_mirror: bool) -> (Wal, Arc<ManualClock>) {
         durable: Epoch(0),
         wall_us: 0,
         gsn: Gsn(0),
+        lives: crate::Lineage::default(),
     };
     let options = WalOptions {
         segments: SegmentSizes::fixed(64 << 10),

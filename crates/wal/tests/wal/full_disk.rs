@@ -302,6 +302,7 @@ fn the_trouble_of_a_stream_lasts_until_that_stream_is_out_of_it() {
         durable: perdura_base::Epoch(0),
         wall_us: 0,
         gsn: Gsn(0),
+        lives: perdura_wal::Lineage::default(),
     };
     let wal = Wal::open(&lives, clock, options, start, |_| true).unwrap();
     for stream in 0..2 {

@@ -44,6 +44,7 @@ pub fn open_with(life: Arc<dyn Disk>, anchor: &History, epoch: u64, options: Wal
         durable: anchor.vouched.epoch,
         wall_us: anchor.vouched.wall_us,
         gsn: Gsn(0),
+        lives: perdura_wal::Lineage::default(),
     };
     let disks = vec![life; usize::from(anchor.streams)];
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(1));

@@ -62,6 +62,7 @@ fn a_full_disk_whose_files_have_room_has_a_writer_wait_for_a_long_queue_instead_
         durable: Epoch(0),
         wall_us: 0,
         gsn: Gsn(0),
+        lives: perdura_wal::Lineage::default(),
     };
     let options = WalOptions {
         segments: SegmentSizes::fixed(1 << 20),

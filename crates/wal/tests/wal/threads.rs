@@ -60,6 +60,7 @@ impl World {
             durable: Epoch(0),
             wall_us: 0,
             gsn: Gsn(0),
+            lives: perdura_wal::Lineage::default(),
         };
         let options = WalOptions {
             segments: history.segments,

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use perdura::counts::ByTable;
 use perdura_archive::{Outcome, Report, ReportKind, Reporting, Store};
-use perdura_base::num::to_u32;
+use perdura_base::limits::PAGE_BYTES;
+use perdura_base::num::{to_u32, to_u64};
 use perdura_base::{CkptEpoch, Epoch, Error};
 use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_recovery::Disks;
@@ -19,13 +21,16 @@ use serde::Serialize;
 
 use super::{Which, passed_over};
 use crate::exit::Damaged;
+use crate::in_memory::Pool;
+use crate::offline::{Directories, Offline, counted};
 use crate::output;
 use crate::verb::repair::{must_be_empty, new_uuid};
 
 /// Restore an archive for trial, and report whether the result is right.
 ///
 /// Restores the database to a temporary directory, with one thread at the lowest priority. Compares the restored
-/// digests with the last proven image and the later log records. Leaves a report in the archive. `archive status` and
+/// digests with the last proven image and the later log records. Then restarts the restored database in memory, and
+/// counts the keys of each database and the rows of each table. Leaves a report in the archive. `archive status` and
 /// `INFO archive` show the report. The database may be running. Exit code 3 if the restore fails or the digests differ.
 #[derive(Debug, Parser)]
 #[command(
@@ -55,6 +60,10 @@ struct Told {
     seconds: f64,
     compared: String,
     fails: Option<String>,
+    /// The keys of each database and the rows of each table. `None`: the restored database was not restarted.
+    counted: Option<ByTable>,
+    /// The reason why nothing was counted.
+    not_counted: Option<String>,
 }
 
 /// A temporary directory. It is removed with the whole content when this value is dropped.
@@ -82,6 +91,7 @@ pub fn run(args: &Drill) -> Result<()> {
     let plan = plan.with_context(from)?;
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(&to)?);
     let judged = restore_and_judge(&store, &plan, disk, &clock);
+    let counted = judged.as_ref().ok().map(|(made, _)| count(&to, made));
     let mut report = report_of(&store, &plan, clock.wall_us(), begun.elapsed());
     let mut told = Told {
         result: Outcome::Fails.name(),
@@ -91,8 +101,13 @@ pub fn run(args: &Drill) -> Result<()> {
         seconds: begun.elapsed().as_secs_f64(),
         compared: "nothing".into(),
         fails: None,
+        counted: None,
+        not_counted: None,
     };
     note(judged, &mut report, &mut told).with_context(|| to.display().to_string())?;
+    if let Some(counted) = counted {
+        note_counts(counted, &mut report, &mut told);
+    }
     let archive = args.which.disk_to_write()?;
     let written = Reporting::new(archive, report).run();
     tell(args, &told)?;
@@ -121,6 +136,76 @@ fn restore_and_judge(
     let report = restore(plan, &means)?;
     let judged = judge(store, plan, &report, &means.disks)?;
     Ok((report, judged))
+}
+
+/// The keys and rows of the restored database, or the reason why nothing was counted.
+enum Counted {
+    All(ByTable),
+    /// The restored database does not start.
+    Refused(String),
+    Skipped(String),
+}
+
+/// Restarts the restored database in memory, and counts its keys and rows.
+fn count(to: &Path, made: &RestoreReport) -> Counted {
+    // Pages in memory are indexed, and the index may be as large as half of them.
+    let needed = made.pages * to_u64(PAGE_BYTES) / 2 * 3;
+    if let Some(free) = available_memory().filter(|free| *free < needed) {
+        return Counted::Skipped(format!(
+            "the database needs about {needed} bytes of memory, and {free} are free"
+        ));
+    }
+    let directories = Directories {
+        data: to.to_owned(),
+        log_dir: Vec::new(),
+        image_dir: Vec::new(),
+    };
+    let restarted = Offline::open(&directories).and_then(|offline| {
+        let (restarted, _) = offline.restart(&Pool::default())?;
+        Ok(counted(&restarted)?)
+    });
+    match restarted {
+        Ok(counts) => Counted::All(counts),
+        Err(error) => Counted::Refused(format!("{error:#}")),
+    }
+}
+
+/// Writes the counts into the report and into the output. A database that does not start makes the drill fail.
+fn note_counts(counted: Counted, report: &mut Report, told: &mut Told) {
+    match counted {
+        Counted::All(counts) => {
+            report.text += &format!("; {}", text_of(&counts));
+            told.counted = Some(counts);
+        }
+        Counted::Skipped(why) => told.not_counted = Some(why),
+        Counted::Refused(why) => {
+            report.outcome = Outcome::Fails;
+            report.text = format!("the restored database does not start: {why}");
+            told.fails = Some(report.text.clone());
+            told.result = report.outcome.name();
+        }
+    }
+}
+
+/// Returns the counts in words.
+fn text_of(counts: &ByTable) -> String {
+    let tables = counts
+        .iter()
+        .map(|(table, counts)| format!("{table}: {}", counts.text()));
+    match counts.is_empty() {
+        true => "no keys".into(),
+        false => tables.collect::<Vec<_>>().join("; "),
+    }
+}
+
+/// Returns the memory that a new process could use without swapping, bytes. `None`: the system does not say.
+fn available_memory() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info
+        .lines()
+        .find(|line| line.starts_with("MemAvailable:"))?;
+    let kibibytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kibibytes * 1024)
 }
 
 /// Returns the report of a drill that has no result yet.
@@ -182,8 +267,13 @@ fn tell(args: &Drill, told: &Told) -> Result<()> {
         None => format!("holds     {}\n", told.compared),
         Some(fails) => format!("fails     {fails}\n"),
     };
+    let counted = match (&told.counted, &told.not_counted) {
+        (Some(counts), _) => format!("counted   {}\n", text_of(counts)),
+        (None, Some(why)) => format!("counted   nothing: {why}\n"),
+        (None, None) => String::new(),
+    };
     output::text(&output::shown(&format!(
-        "drill     epoch {} from {}: {} pages in {:.2} s\n{what}",
+        "drill     epoch {} from {}: {} pages in {:.2} s\n{what}{counted}",
         told.epoch, told.backup, told.pages, told.seconds
     )))
 }

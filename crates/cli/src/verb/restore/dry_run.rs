@@ -1,0 +1,84 @@
+//! `perdura restore --dry-run`
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use perdura_base::moment::moment;
+use perdura_base::num::to_u64;
+use perdura_device::SystemClock;
+use perdura_restore::try_plan;
+use serde::Serialize;
+
+use super::Args;
+use super::sources::Planned;
+use crate::offline::restore_threads;
+use crate::output;
+
+/// The duration of the trial, unless one partition takes longer.
+const TRIAL: Duration = Duration::from_secs(2);
+
+#[derive(Serialize)]
+struct DryRun {
+    epoch: u64,
+    /// The time that was asked for, RFC 3339, in UTC. `None`: an epoch or the last state was asked for.
+    asked: Option<String>,
+    /// The time of the epoch, RFC 3339, in UTC. `None`: the archive has no time for the epoch.
+    time: Option<String>,
+    backup: String,
+    runs: usize,
+    bytes_to_read: u64,
+    /// The expected size of the new database, without its log.
+    bytes_to_write: u64,
+    /// The expected time to read and merge everything. Writing takes place at the same time.
+    seconds: f64,
+    /// The share of the partitions that was merged for the estimate.
+    measured: f64,
+}
+
+/// Prints what a restore by this plan would make.
+pub fn run(args: &Args, planned: &Planned) -> Result<()> {
+    let plan = &planned.plan;
+    let clock = SystemClock::new();
+    let limit_ns = u64::try_from(TRIAL.as_nanos()).unwrap_or(u64::MAX);
+    let trial = try_plan(plan, restore_threads(args.threads), &clock, limit_ns);
+    let trial = trial.with_context(|| args.from.display().to_string())?;
+    let told = DryRun {
+        epoch: plan.target().0,
+        asked: planned.asked_us.map(moment),
+        time: (plan.wall_us() > 0).then(|| moment(plan.wall_us())),
+        backup: plan.backup().name(),
+        runs: plan.runs(),
+        bytes_to_read: plan.bytes(),
+        bytes_to_write: trial.expected_bytes(),
+        seconds: Duration::from_nanos(trial.expected_ns()).as_secs_f64(),
+        measured: f64::from(trial.partitions) / f64::from(trial.of),
+    };
+    if args.json {
+        return output::json(&told);
+    }
+    output::text(&text(args, &told))
+}
+
+fn text(args: &Args, told: &DryRun) -> String {
+    let asked = told.asked.iter();
+    let mut text: String = asked.map(|asked| format!("asked     {asked}\n")).collect();
+    let time = told.time.iter();
+    let time: String = time.map(|time| format!(", {time},")).collect();
+    let backup = &told.backup;
+    let runs = to_u64(told.runs);
+    text += &format!(
+        "would be  epoch {}{time} from {backup} and {runs} runs\n",
+        told.epoch
+    );
+    text += &format!(
+        "reads     {} bytes in about {:.1} s, measured on {:.0} % of the partitions\n\
+         writes    about {} bytes to {} at the same time; a slower disk there takes longer\n",
+        told.bytes_to_read,
+        told.seconds,
+        100.0 * told.measured,
+        told.bytes_to_write,
+        args.to.display()
+    );
+    text += "made      nothing\n";
+    text
+}
