@@ -17,7 +17,7 @@ use perdura_wal::Archived;
 
 use crate::at::wall_of;
 use crate::backup::empty_header;
-use crate::listed::{Listed, end_of};
+use crate::listed::Listed;
 use crate::many::{Kept, RUNS_MAX, reduce};
 use crate::plan::RestorePlan;
 use crate::reach::Reach;
@@ -36,6 +36,29 @@ pub struct Sources<'a> {
     pub runs_max: usize,
     /// Backups that were found damaged and must not be used.
     pub without: Vec<BackupId>,
+}
+
+/// Returns the plan. Fails if the last state was asked for, and later commits are known than those of the plan's state.
+fn check_last(plan: RestorePlan, known: Epoch, target: Option<Epoch>) -> Result<RestorePlan> {
+    let restorable = plan.target();
+    assert!(
+        target.is_none_or(|target| target == restorable),
+        "the plan is for the target"
+    );
+    if target.is_some() || known <= restorable {
+        return Ok(plan);
+    }
+    let why = match plan.backup.header().archive() {
+        Archived::Carried => {
+            "the database has key-addressed tables, whose changes are only in its backups"
+        }
+        _ => "no runs lead further",
+    };
+    Err(Error::OlderOnly {
+        restorable,
+        known,
+        why,
+    })
 }
 
 impl Sources<'_> {
@@ -69,34 +92,9 @@ impl Sources<'_> {
             // plan is made again.
             match planned {
                 Err(_) if self.store.refresh()?.number != manifest.number => {}
-                planned => return planned.and_then(|plan| self.check_last(plan, target)),
+                planned => return planned,
             }
         }
-    }
-
-    /// Fails if the last state was asked for, and later commits are known than those of the plan's state.
-    fn check_last(&self, plan: RestorePlan, target: Option<Epoch>) -> Result<RestorePlan> {
-        let in_tail = self.tail.last().map(|run| run.id().epochs.last());
-        let known = in_tail.unwrap_or(end_of(self.store)?.epoch);
-        let restorable = plan.target();
-        assert!(
-            target.is_none_or(|target| target == restorable),
-            "the plan is for the target"
-        );
-        if target.is_none() && restorable < known {
-            let why = match plan.backup.header().archive() {
-                Archived::Carried => {
-                    "the database has key-addressed tables, whose changes are only in its backups"
-                }
-                _ => "no runs lead further",
-            };
-            return Err(Error::OlderOnly {
-                restorable,
-                known,
-                why,
-            });
-        }
-        Ok(plan)
     }
 
     fn plan_by(
@@ -109,7 +107,9 @@ impl Sources<'_> {
         backups.retain(|id| !self.without.contains(id));
         let mut runs = Listed::of_archive(self.store)?;
         runs.extend(self.tail.iter().cloned().map(Listed::Open));
+        // The database may add runs at any time. Only the runs that were listed above count as known.
         let last = runs.last().map(|run| run.id().epochs.last());
+        let known = last.map_or(manifest.held().0, |last| last.max(manifest.held().0));
         let wanted = target.or(last).unwrap_or_default();
         // Backups before the moment come first, then backups after it. In both groups the nearest backup comes first.
         backups.sort_by_key(|id| {
@@ -124,7 +124,7 @@ impl Sources<'_> {
                 self.plan_from(backup, &runs, target, attempt)
             });
             match plan {
-                Ok(plan) => return Ok(plan),
+                Ok(plan) => return check_last(plan, known, target),
                 Err(error) => {
                     passed_over(id, &error);
                     first.get_or_insert(error);
@@ -136,7 +136,7 @@ impl Sources<'_> {
             && let Some(empty) = beginning(self.store)?
             && let Ok(plan) = self.plan_from(empty, &runs, target, 0)
         {
-            return Ok(plan);
+            return check_last(plan, known, target);
         }
         Err(first.unwrap_or_else(|| {
             Error::Usage(format!(

@@ -86,6 +86,8 @@ impl Reachable {
     }
 
     fn by(store: &Store, manifest: &Manifest) -> Result<Reachable> {
+        // The database may add runs at any time, so the end is read before the runs.
+        let known = end_of(store).map_or(manifest.held().0, |end| end.epoch);
         let (stretches, damaged) = stretches(store)?;
         let since = TablesSince::of(store)?;
         let mut spans: Vec<(Epoch, Epoch)> = Vec::new();
@@ -124,7 +126,7 @@ impl Reachable {
             ranges: ranges(&spans, &alone, &stretches),
             backups,
             damaged,
-            known: end_of(store).map_or(manifest.held().0, |end| end.epoch),
+            known,
         })
     }
 

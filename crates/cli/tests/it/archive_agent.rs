@@ -4,11 +4,12 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use perdura::{Db, Options};
 
-use crate::support::{PERDURA, arg, ended};
+use crate::support::{PERDURA, arg, ended, number_from_env};
 
 fn open(data: &Path, archive: &Path, merges: bool) -> Db {
     let mut options = Options::new(data);
@@ -168,4 +169,54 @@ fn what_no_moment_needs_is_pruned() {
     done(&["restore", "--from", arg(&archive), "--to", arg(&restored)]);
     let db = Db::open(Options::new(restored)).unwrap();
     assert_eq!(db.digest().unwrap(), digest);
+}
+
+/// Ends a thread's loop, even after a panic.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A restore beside an agent once hung for 120 s. `PERDURA_RESTORES=1000` gives the long form.
+#[test]
+fn restores_beside_an_agent_that_merges_and_prunes_end_soon() {
+    const LONGEST: Duration = Duration::from_secs(30);
+    let restores = number_from_env("PERDURA_RESTORES", 20);
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let (data, archive, to) = (at("data"), at("archive"), at("restored"));
+    let db = open(&data, &archive, false);
+    let mut rng = fastrand::Rng::with_seed(3);
+    write(&db, &mut rng, 0);
+    db.back_up().unwrap();
+    let prunes = ["--moments", "all 1s, 1s 1d", "--keep", "1d"];
+    let more = [&prunes[..], &["--virtual-every", "300ms"]].concat();
+    let agent = spawn(&archive, Stdio::null(), &more);
+    let is_over = AtomicBool::new(false);
+    let longest = std::thread::scope(|scope| {
+        let _ended = Over(&is_over);
+        scope.spawn(|| {
+            let mut round = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                round += 1;
+                write(&db, &mut rng, round);
+                std::thread::sleep(Duration::from_millis(30));
+            }
+        });
+        let took = (0..restores).map(|_| {
+            let begin = Instant::now();
+            done(&["restore", "--from", arg(&archive), "--to", arg(&to)]);
+            let took = begin.elapsed();
+            std::fs::remove_dir_all(&to).unwrap();
+            took
+        });
+        took.max().unwrap_or_default()
+    });
+    kill(agent);
+    println!("{restores} restores, the longest took {longest:?}");
+    assert!(longest < LONGEST, "{longest:?}");
+    done(&["archive", "verify", "--archive", arg(&archive)]);
 }

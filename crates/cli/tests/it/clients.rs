@@ -18,7 +18,7 @@ const BATCH_MAX: usize = 8;
 
 /// Applies a request to the model and returns the expected reply. Returns `None` if requests of other clients can
 /// change the reply.
-fn apply(op: &Op, model: &mut Model) -> Option<Reply> {
+pub fn apply(op: &Op, model: &mut Model) -> Option<Reply> {
     match op {
         Op::One(words) => model.apply(words),
         Op::Multi(all) | Op::Script(all) | Op::Call(all) => {

@@ -44,6 +44,7 @@ mod mirrored_input;
 mod mirrored_net;
 mod mirrored_tls;
 mod model;
+mod model_moments;
 mod mounts;
 mod node_processes;
 mod operators;
