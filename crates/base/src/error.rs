@@ -119,8 +119,8 @@ pub enum Error {
         "the archive has epochs up to {archived} of a history that this database left after epoch \
          {common}. The data directory is an older copy, or another copy archives to the same \
          place. Nothing was archived, and the log is kept. Continue with the other copy, or restore \
-         the archive's last state. To continue with this one, run `perdura archive end`, and give \
-         a new directory for its archive"
+         the archive's last state. To continue with this one, run `perdura archive end --new-timeline NAME`, \
+         or `perdura archive end` and give a new directory for its archive"
     )]
     OtherHistory {
         /// The last epoch of the archive.

@@ -14,15 +14,16 @@ use perdura_wal::Parent;
 use perdura_wal::anchor::{ANCHOR_PATH, AnchorFile, Record, Sections, Tag};
 use perdura_wal::{ChainLink, Cut, Elsewhere, EpochEnds, History, Lineage, Scheme, StreamScan};
 
+use crate::branch::TimelineName;
 use crate::families::{Families, Family};
 use crate::images::{ImageStatus, Images};
 use crate::losses::{self, AcceptedLoss, Losses};
 use crate::sections::mirrored::{self, Mirrored};
 use crate::sections::tree::{self as tree_section, RowPages, TreeAnchor};
-use crate::{archived, begins, lineage, parent};
+use crate::{archived, begins, branch, lineage, parent};
 
 /// The tags of the sections that this build knows.
-const KNOWN: [Tag; 10] = [
+const KNOWN: [Tag; 11] = [
     Tag(Geometry::SECTION),
     Tag(Images::SECTION),
     Tag(Families::SECTION),
@@ -33,6 +34,7 @@ const KNOWN: [Tag; 10] = [
     Tag(mirrored::SECTION),
     Tag(tree_section::SECTION),
     Tag(lineage::SECTION),
+    Tag(branch::SECTION),
 ];
 
 /// The contents of the anchor. An `Anchor` dereferences to the log's history.
@@ -50,6 +52,8 @@ pub struct Anchor {
     pub archived: Option<EpochEnds>,
     /// The parent of a restored database. `None`: the database was not restored.
     pub parent: Option<Parent>,
+    /// The name of the database's timeline. `None`: the first one, which has no name.
+    pub timeline: Option<TimelineName>,
     /// The losses that were accepted; see [`accept_loss`](Self::accept_loss).
     pub losses: Losses,
     /// The writer whose newest acknowledged transactions may be only in the memory of nodes, and not on disk. `None`:
@@ -86,6 +90,7 @@ impl Anchor {
             families: Families::default(),
             archived: None,
             parent: None,
+            timeline: None,
             losses: Losses::default(),
             mirrored: None,
             tree: None,
@@ -134,6 +139,7 @@ impl Anchor {
         })?;
         let parent = optional(&record, parent::SECTION, parent::decode)?;
         let lineage = optional(&record, lineage::SECTION, lineage::decode)?.unwrap_or_default();
+        let timeline = optional(&record, branch::SECTION, branch::decode)?;
         let losses = optional(&record, losses::SECTION, |payload| {
             losses::decode(payload, &record.history)
         })?;
@@ -158,6 +164,7 @@ impl Anchor {
             families,
             archived,
             parent,
+            timeline,
             losses,
             mirrored,
             tree,
@@ -205,6 +212,10 @@ impl Anchor {
         }
         if self.lineage != Lineage::default() {
             sections.set(Tag(lineage::SECTION), true, lineage::encode(&self.lineage));
+        }
+        match &self.timeline {
+            Some(name) => sections.set(Tag(branch::SECTION), true, branch::encode(name)),
+            None => sections.remove(Tag(branch::SECTION)),
         }
         match self.mirrored {
             Some(mirrored) => {

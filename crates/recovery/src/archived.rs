@@ -23,6 +23,7 @@ use perdura_wal::{Archived, EpochEnds, FrameKind, Rung, Vouched, Wal};
 
 use crate::anchor::Anchor;
 use crate::anchor_cell::AnchorCell;
+use crate::branch::TimelineName;
 use crate::owner::claims;
 
 /// The tag of the section.
@@ -179,13 +180,18 @@ impl AnchorCell {
         Ok(())
     }
 
-    /// Ends archiving. The log is then kept only for the images.
+    /// Ends archiving. The log is then kept only for the images. The database continues on the timeline `next`, or on
+    /// the first one if `next` is `None`.
     ///
     /// # Errors
     /// As [`update_running`](Self::update_running).
-    pub fn end_archive(&self, wal: &Wal) -> Result<()> {
-        if self.get().archived.is_some() {
-            self.update_running(wal, |anchor| anchor.archived = None)?;
+    pub fn end_archive(&self, wal: &Wal, next: Option<&TimelineName>) -> Result<()> {
+        let anchor = self.get();
+        if anchor.archived.is_some() || anchor.timeline.as_ref() != next {
+            self.update_running(wal, |anchor| {
+                anchor.archived = None;
+                anchor.timeline = next.cloned();
+            })?;
         }
         *self.archive_progress().lock() = None;
         Ok(())

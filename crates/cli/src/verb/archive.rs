@@ -14,6 +14,7 @@ use perdura_base::Uuid;
 use perdura_base::moment::moment;
 use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_page::RegionDigest;
+use perdura_recovery::TimelineName;
 use perdura_restore::failed_reports;
 use perdura_restore::reachable::{Range, Reachable};
 use serde::Serialize;
@@ -26,6 +27,7 @@ use crate::read_disk::ReadDisk;
 
 mod drill;
 mod end;
+mod timelines;
 
 /// Show, check or maintain an archive: the sorted log of a database, and its backups.
 #[derive(Debug, Subcommand)]
@@ -34,6 +36,7 @@ pub enum Action {
     Verify(Verify),
     Rebuild(Rebuild),
     End(end::End),
+    Timelines(timelines::Timelines),
     Merge(archive_agent::Merge),
     Prune(archive_agent::Prune),
     Agent(archive_agent::Run),
@@ -49,6 +52,9 @@ pub struct Which {
     /// The database, if the directory has the archives of several.
     #[arg(long, value_name = "UUID")]
     pub uuid: Option<String>,
+    /// The timeline, if it is not the first one. `archive timelines` lists them.
+    #[arg(long, value_name = "NAME")]
+    pub timeline: Option<TimelineName>,
 }
 
 /// Print the content of an archive: its epochs, runs and backups.
@@ -93,12 +99,17 @@ pub struct Rebuild {
 }
 
 impl Which {
+    /// Returns the directory of the timeline's archive.
+    pub fn dir(&self) -> PathBuf {
+        timeline_dir(&self.archive, self.timeline.as_ref())
+    }
+
     /// Opens the archive read-only.
     ///
     /// # Errors
     /// Fails without an archive, with several archives but no chosen database, and for a damaged manifest.
     pub fn open(&self) -> Result<Arc<Store>> {
-        open(&self.archive, self.uuid.as_deref())
+        open(&self.dir(), self.uuid.as_deref())
     }
 
     /// Returns the archive's directory as a disk for reading and writing.
@@ -106,7 +117,7 @@ impl Which {
     /// # Errors
     /// Errors of the directory.
     pub fn disk_to_write(&self) -> Result<Arc<dyn Disk>> {
-        Ok(Arc::new(FileDisk::new(&self.archive)?))
+        Ok(Arc::new(FileDisk::new(&self.dir())?))
     }
 
     /// Opens the archive for writing, in the role of an agent beside the database.
@@ -122,9 +133,14 @@ impl Which {
         };
         let disk = self.disk_to_write()?;
         let opened = Store::open(disk, store.uuid(), writer, None);
-        let (store, _) = opened.with_context(|| self.archive.display().to_string())?;
+        let (store, _) = opened.with_context(|| self.dir().display().to_string())?;
         Ok(store)
     }
+}
+
+/// Returns the directory of a timeline's archive. `None`: the first timeline.
+pub fn timeline_dir(archive: &Path, timeline: Option<&TimelineName>) -> PathBuf {
+    timeline.map_or_else(|| archive.to_owned(), |name| name.dir_in(archive))
 }
 
 /// Warns that a backup cannot be used. The caller then uses an older backup.
@@ -287,6 +303,7 @@ pub fn run(action: &Action) -> Result<()> {
         Action::Verify(args) => verify(args),
         Action::Rebuild(args) => rebuild(args),
         Action::End(args) => end::run(args),
+        Action::Timelines(args) => timelines::run(args),
         Action::Merge(args) => archive_agent::merge(args),
         Action::Prune(args) => archive_agent::prune(args),
         Action::Agent(args) => archive_agent::run(args),
@@ -477,11 +494,11 @@ struct Found {
 }
 
 fn rebuild(args: &Rebuild) -> Result<()> {
-    let (_, uuid) = find(&args.which.archive, args.which.uuid.as_deref())?;
+    let (_, uuid) = find(&args.which.dir(), args.which.uuid.as_deref())?;
     let disk = args.which.disk_to_write()?;
     let life = RandomState::new().hash_one(uuid);
     let rebuilt = Store::rebuild(disk, &uuid, life);
-    let (store, opened) = rebuilt.with_context(|| args.which.archive.display().to_string())?;
+    let (store, opened) = rebuilt.with_context(|| args.which.dir().display().to_string())?;
     for damage in &opened.damaged {
         output::warning(damage);
     }

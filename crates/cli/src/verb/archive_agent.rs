@@ -127,7 +127,8 @@ fn now_us() -> u64 {
 
 /// Returns the error for the user. If another process holds the lock, the text names this process and its work.
 fn explained(error: Error, which: &Which) -> anyhow::Error {
-    let shown = which.archive.display();
+    let shown = which.dir();
+    let shown = shown.display();
     let context = match &error {
         Error::Locked { dir } if dir.contains("agent.lock") => {
             format!("{shown}: another agent works on this archive. Only one may run at a time")
@@ -278,7 +279,7 @@ pub fn run(args: &Run) -> Result<()> {
         running: None,
         last: None,
     };
-    let shown = args.which.archive.display().to_string();
+    let shown = args.which.dir().display().to_string();
     let mut at_work = false;
     let mut pause = PAUSE;
     let mut told = String::new();

@@ -176,7 +176,7 @@ struct MadeVirtual {
 fn make_virtual(args: &Virtual) -> Result<()> {
     let begun = Instant::now();
     let store = args.which.open_to_write()?;
-    let at = || args.which.archive.display().to_string();
+    let at = || args.which.dir().display().to_string();
     let progress = Arc::new(RestoreProgress::default());
     let now_us = SystemClock::new().wall_us();
     let chosen = args
@@ -242,7 +242,7 @@ fn list(args: &List) -> Result<()> {
     };
     let store = which.open()?;
     let reachable = Reachable::of(&store);
-    let reachable = reachable.with_context(|| which.archive.display().to_string())?;
+    let reachable = reachable.with_context(|| which.dir().display().to_string())?;
     let manifest = store.manifest();
     let now_us = SystemClock::new().wall_us();
     let mut backups = Vec::new();

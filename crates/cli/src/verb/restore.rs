@@ -13,14 +13,14 @@ use clap::Parser;
 use perdura_archive::Store;
 use perdura_base::moment::moment;
 use perdura_device::{Disk, FileDisk, SystemClock};
-use perdura_recovery::{Anchor, Disks};
+use perdura_recovery::{Anchor, Disks, TimelineName};
 use perdura_restore::{
     At, Deadlines, ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport,
     failed_reports, restore, restore_in_log_order,
 };
 use serde::Serialize;
 
-use super::archive::{open, passed_over};
+use super::archive::{open, passed_over, timeline_dir};
 use super::repair::new_uuid;
 use crate::exit::Damaged;
 use crate::offline::restore_threads;
@@ -46,6 +46,9 @@ pub struct Args {
     /// The database to restore. Needed if the directory has the archives of several databases.
     #[arg(long, value_name = "UUID")]
     uuid: Option<String>,
+    /// The timeline, if it is not the first one. `perdura archive timelines` lists them.
+    #[arg(long, value_name = "NAME")]
+    timeline: Option<TimelineName>,
     /// The directory of the new database, with its log. It must be empty or missing.
     #[arg(long, value_name = "NEW")]
     to: PathBuf,
@@ -162,8 +165,9 @@ struct Replayed {
 
 pub fn run(args: &Args) -> Result<()> {
     let begun = Instant::now();
-    let from = || args.from.display().to_string();
-    let store = open(&args.from, args.uuid.as_deref())?;
+    let dir = timeline_dir(&args.from, args.timeline.as_ref());
+    let from = || dir.display().to_string();
+    let store = open(&dir, args.uuid.as_deref())?;
     check_mirrored(args, &store)?;
     let target = Target::begin(&args.to, &args.from)?;
     let mut damaged = Vec::new();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::kill_archive::wait_until;
 use crate::support::{Client, Reply, Server, arg, ended};
 
 struct Made {
@@ -39,9 +40,10 @@ impl Made {
     }
 
     /// Returns the value that a restore of the last state has.
-    fn restored(&self) -> String {
+    fn restored(&self, more: &[&str]) -> String {
         let (archive, to) = (self.at("archive"), self.at("restored"));
-        let (code, said) = ended(&["restore", "--from", arg(&archive), "--to", arg(&to)]);
+        let words = ["restore", "--from", arg(&archive), "--to", arg(&to)];
+        let (code, said) = ended(&[&words[..], more].concat());
         assert_eq!(code, 0, "{said}");
         let server = Server::start(&to, &[]);
         let mut client = Client::connect(server.port()).unwrap();
@@ -81,7 +83,7 @@ fn made() -> Made {
     made.write("data", &archived, "first");
     copy(&made.at("data"), &made.at("older"));
     made.write("data", &archived, "second");
-    assert!(made.restored().contains("second"));
+    assert!(made.restored(&[]).contains("second"));
     made
 }
 
@@ -100,10 +102,10 @@ fn an_older_copy_that_went_on_is_refused_when_it_meets_its_archive() {
     assert_eq!(status.code(), Some(3), "{said}");
     assert!(said.contains("this database left after epoch"), "{said}");
     assert_eq!(made.archived(), before, "nothing was archived");
-    assert!(made.restored().contains("second"));
+    assert!(made.restored(&[]).contains("second"));
     // The database itself continues.
     made.write("data", &["--archive", arg(&archive)], "third");
-    assert!(made.restored().contains("third"));
+    assert!(made.restored(&[]).contains("third"));
     assert_eq!(
         ended(&["archive", "verify", "--archive", arg(&archive)]).0,
         0
@@ -119,6 +121,61 @@ fn an_older_copy_that_went_on_is_refused_when_it_meets_its_archive() {
         ended(&["archive", "end", "--data", arg(&made.at("none"))]).0,
         2
     );
+}
+
+/// A copy that was set back continues on a named timeline, in the same archive. The database continues on the first
+/// one.
+#[test]
+fn an_older_copy_continues_on_a_timeline_with_a_name() {
+    let made = made();
+    let (archive, older) = (made.at("archive"), made.at("older"));
+    let archived = ["--archive", arg(&archive)];
+    let end = ["archive", "end", "--data", arg(&older), "--new-timeline"];
+    let (code, said) = ended(&[&end[..], &["../data"]].concat());
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("cannot name a timeline"), "{said}");
+    let (code, said) = ended(&[&end[..], &["after-monday"]].concat());
+    assert_eq!(code, 0, "{said}");
+    let server = Server::start(&older, &archived);
+    wait_until(&server, "backups", |backups| backups != "0");
+    server.stop();
+    made.write("older", &archived, "other");
+    copy(&older, &made.at("older still"));
+    made.write("older", &archived, "another");
+    made.write("data", &archived, "third");
+    assert_eq!(made.restored(&[]), "third");
+    let of_copy = ["--timeline", "after-monday"];
+    assert_eq!(made.restored(&of_copy), "another");
+    let verbs = ["status", "verify", "drill"];
+    for verb in verbs {
+        let words = ["archive", verb, "--archive", arg(&archive)];
+        let (code, said) = ended(&[&words[..], &of_copy].concat());
+        assert_eq!(code, 0, "{verb}: {said}");
+    }
+    let (code, said) = ended(&["archive", "timelines", "--archive", arg(&archive)]);
+    assert_eq!(code, 0, "{said}");
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(
+        lines[0].starts_with("(first)") && lines[1].starts_with("after-monday"),
+        "{said}"
+    );
+    let words = [
+        "restore",
+        "--from",
+        arg(&archive),
+        "--timeline",
+        "none",
+        "--to",
+        arg(&older),
+    ];
+    let (code, said) = ended(&words);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("timelines/none"), "{said}");
+    // A timeline has one history, too.
+    made.write("older still", &[], "set back again");
+    let still = made.at("older still");
+    let (status, said) = Server::spawn(&still, &archived).wait();
+    assert_eq!(status.code(), Some(3), "{said}");
 }
 
 /// The log of a copy that was set back was added to the archive of the database. The result was a mixture of both, or
@@ -188,5 +245,5 @@ fn an_older_copy_that_meets_its_archive_later_raises_an_alarm() {
     }
     server.stop();
     assert_eq!(made.archived(), before, "nothing was archived");
-    assert!(made.restored().contains("second"));
+    assert!(made.restored(&[]).contains("second"));
 }

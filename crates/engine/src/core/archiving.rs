@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use perdura_base::Result;
 use perdura_device::Disk;
-use perdura_recovery::SweepDigest;
 use perdura_recovery::checkpoint::Pin;
+use perdura_recovery::{SweepDigest, TimelineName};
 use perdura_wal::{EpochEnds, EpochSource};
 
 use super::Core;
@@ -55,8 +55,8 @@ impl Core {
     ///
     /// # Errors
     /// The errors of updating the anchor. After an error, repeat the call.
-    pub fn end_archive(&self) -> Result<()> {
-        self.anchor.end_archive(&self.wal)
+    pub fn end_archive(&self, next: Option<&TimelineName>) -> Result<()> {
+        self.anchor.end_archive(&self.wal, next)
     }
 
     /// Pins the newest image: no checkpoint overwrites it until the pin is dropped. `None` before the first image.

@@ -2,6 +2,7 @@
 
 use perdura_archive::backup::BackupSummary;
 use perdura_base::{Error, Result};
+use perdura_recovery::TimelineName;
 
 use super::Db;
 use crate::stats::{BackupState, ListedBackup};
@@ -15,19 +16,20 @@ impl Db {
         self.shared.archive.alarm()
     }
 
-    /// Ends the archiving of the database. The log is then kept only for the images.
+    /// Ends the archiving of the database. The log is then kept only for the images. The next archive is that of the
+    /// timeline `next`, or of the first one if `next` is `None`.
     ///
     /// # Errors
     /// [`Error::Usage`] if the database was opened with its archive; the errors of updating
     /// the anchor.
-    pub fn end_archive(&self) -> Result<()> {
+    pub fn end_archive(&self, next: Option<&TimelineName>) -> Result<()> {
         if self.shared.archive.archives {
             return Err(Error::Usage(
                 "the database was opened with its archive. Open it without, and end archiving then"
                     .into(),
             ));
         }
-        self.shared.ground.core.end_archive()
+        self.shared.ground.core.end_archive(next)
     }
 
     /// Takes a checkpoint and copies its image to the archive while writers continue. On return the archive durably

@@ -1,12 +1,13 @@
 //! Opening a database, in steps: archive, core, parts, threads.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use perdura_archive::Generation;
 use perdura_base::{Error, Result};
 use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_recovery::disks::{Disks, Locks, lock_new_anchor};
-use perdura_recovery::{Progress, read_anchor};
+use perdura_recovery::{Anchor, Progress, read_anchor};
 use perdura_wal::EpochEnds;
 
 use super::Db;
@@ -48,11 +49,10 @@ impl Db {
         locks: Locks,
         progress: Arc<Progress>,
     ) -> Result<Db> {
-        let archive = match &options.archive {
-            Some(dir) if is_archived(&disks)? => Some(Arc::new(FileDisk::at(dir)) as Arc<dyn Disk>),
-            Some(dir) => Some(Arc::new(FileDisk::new(dir)?) as Arc<dyn Disk>),
-            None => None,
-        };
+        let anchor = read_anchor(disks.data.as_ref())?;
+        let archive = options.archive.as_deref();
+        let archive = archive.map(|dir| archive_at(dir, anchor.as_ref()));
+        let archive = archive.transpose()?;
         Db::open_archived(options, disks, locks, progress, archive)
     }
 
@@ -177,11 +177,16 @@ fn archiving_onto(disk: Arc<dyn Disk>, options: &Options, clock: &Arc<SystemCloc
     archiving.with_backlog(BacklogOptions { bytes_max, policy })
 }
 
-/// Returns whether the anchor says that the database is archived. An open does not need to reach the archive of such a
-/// database.
-fn is_archived(disks: &Disks) -> Result<bool> {
-    let anchor = read_anchor(disks.data.as_ref())?;
-    Ok(anchor.is_some_and(|anchor| anchor.archived.is_some()))
+/// Returns the disk of the archive in a directory. A named timeline has a folder in that directory. If the anchor says
+/// that the database is archived, the directory need not exist: an open does not need to reach such an archive.
+fn archive_at(dir: &Path, anchor: Option<&Anchor>) -> Result<Arc<dyn Disk>> {
+    let timeline = anchor.and_then(|anchor| anchor.timeline.as_ref());
+    let dir = timeline.map_or_else(|| dir.to_owned(), |name| name.dir_in(dir));
+    let is_archived = anchor.is_some_and(|anchor| anchor.archived.is_some());
+    Ok(match is_archived {
+        true => Arc::new(FileDisk::at(&dir)),
+        false => Arc::new(FileDisk::new(&dir)?),
+    })
 }
 
 /// Checks that an archive can hold the log of the database, if the database exists.

@@ -159,7 +159,7 @@ fn the_section_is_written_when_archiving_begins_and_when_the_log_is_cut_and_goes
         record.sections.get(Tag(*b"ARCH")).cloned()
     };
     assert!(section().is_some_and(|section| section.required));
-    core.end_archive().unwrap();
+    core.end_archive(None).unwrap();
     assert_eq!((section(), core.archived()), (None, None));
 }
 

@@ -196,6 +196,7 @@ fn a_section_that_is_missing_or_out_of_range_is_named_with_its_offset() {
         });
         whole.mirrored = Some(Mirrored { generation: 1 });
         whole.lineage.id = LifeId(1);
+        whole.timeline = Some("branch".parse().unwrap());
         let image = whole.image_mut(ImageSlot::A);
         image.mark_building(CkptEpoch(1));
         let completion = Completion {

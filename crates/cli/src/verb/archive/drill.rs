@@ -79,7 +79,7 @@ pub fn run(args: &Drill) -> Result<()> {
     // A drill should only use idle processor time. If the system refuses the low priority, the drill runs with normal
     // priority.
     let _or_as_anything_else = rustix::process::nice(19);
-    let from = || args.which.archive.display().to_string();
+    let from = || args.which.dir().display().to_string();
     let store = args.which.open()?;
     let name = format!("perdura-drill-{}", std::process::id());
     let to = args.to.clone();

@@ -72,6 +72,8 @@ struct Shown {
     past_lives: Vec<ShownLife>,
     /// The parent: the database that this database was restored from.
     parent: Option<ShownParent>,
+    /// The name of the timeline. `None`: the first one.
+    timeline: Option<String>,
     /// The losses that were accepted, oldest first.
     losses: Vec<ShownLoss>,
     /// The trees, keyed by the names of their folders.
@@ -228,6 +230,7 @@ fn shown(anchor: &Anchor, notes: Vec<String>) -> Shown {
         life: format!("{:016x}", anchor.lineage.id.0),
         past_lives: anchor.lineage.past.iter().map(ShownLife::of).collect(),
         parent: anchor.parent.as_ref().map(ShownParent::of),
+        timeline: anchor.timeline.as_ref().map(ToString::to_string),
         losses: anchor.losses.iter().map(ShownLoss::of).collect(),
         trees: anchor.trees().iter().map(shown_tree).collect(),
         sections: anchor
@@ -313,6 +316,9 @@ fn described(anchor: &Shown) -> String {
             .map(|life| format!("{} up to epoch {}", life.number, life.end_epoch));
         let lives: Vec<String> = lives.collect();
         text += &format!("lives        {}; now {}\n", lives.join(", "), anchor.life);
+    }
+    if let Some(timeline) = &anchor.timeline {
+        text += &format!("timeline     {timeline}\n");
     }
     if let Some(parent) = &anchor.parent {
         text += &format!("parent       {}\n", parent.text());
