@@ -107,6 +107,8 @@ impl AtArchive {
         }
         let mut stats = self.stats.lock().clone();
         let durable = self.ground.core.wal().durable(Rung::Disk).0;
+        let timeline = self.ground.core.anchor().get().timeline.clone();
+        stats.timeline = timeline.map(|name| name.to_string());
         stats.archived_epoch = end.map(|end| end.epoch.0);
         let archived = stats.archived_epoch.unwrap_or(0);
         debug_assert!(archived <= durable, "what is durable is archived");

@@ -182,6 +182,8 @@ pub struct ListedBackup {
 /// The archive.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ArchiveStats {
+    /// The name of the database's timeline. `None`: the first one.
+    pub timeline: Option<String>,
     /// The last epoch that the archive has. While the archive cannot be reached: the last epoch that the backlog has.
     /// `None` until the archive has been opened for the first time.
     pub archived_epoch: Option<u64>,

@@ -206,6 +206,8 @@ struct Held {
     unnamed_runs: usize,
     backups: Vec<String>,
     backup_bytes: u64,
+    /// The names of the timelines in the directory of the archive, if this is the first timeline.
+    timelines: Vec<String>,
     moments: Vec<Moments>,
     /// The mean number of updates in a minute. `None`: the runs cover less than a minute.
     updates_per_minute: Option<u64>,
@@ -342,7 +344,10 @@ impl Moments {
 fn status(args: &Status) -> Result<()> {
     let store = args.which.open()?;
     let manifest = store.manifest();
-    let held = held_in(&store, &manifest)?;
+    let mut held = held_in(&store, &manifest)?;
+    if args.which.timeline.is_none() {
+        held.timelines = timelines::names(&args.which.archive)?;
+    }
     if args.json {
         return output::json(&held);
     }
@@ -371,6 +376,7 @@ fn held_in(store: &Store, manifest: &Manifest) -> Result<Held> {
         unnamed_runs: store.unnamed_runs(manifest)?.len(),
         backups: manifest.backups().map(|id| id.name()).collect(),
         backup_bytes: bytes(false),
+        timelines: Vec::new(),
         moments: reachable.ranges.iter().map(Moments::of).collect(),
         updates_per_minute: rates.map(|rates| rates.0),
         bytes_per_day: rates.map(|rates| rates.1),
@@ -452,6 +458,9 @@ fn status_text(held: &Held, has_all: bool) -> String {
             "backup    none: nothing can be restored without one (`perdura backup create` makes \
              one)\n"
         };
+    }
+    for name in &held.timelines {
+        text += &format!("timeline  {name}\n");
     }
     for (what, reported) in [("proof", &held.proof), ("drill", &held.drill)] {
         text += &match reported {

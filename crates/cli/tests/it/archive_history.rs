@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::kill_archive::wait_until;
+use crate::kill_archive::{field, wait_until};
 use crate::support::{Client, Reply, Server, arg, ended};
 
 struct Made {
@@ -138,6 +138,7 @@ fn an_older_copy_continues_on_a_timeline_with_a_name() {
     assert_eq!(code, 0, "{said}");
     let server = Server::start(&older, &archived);
     wait_until(&server, "backups", |backups| backups != "0");
+    assert_eq!(field(&server, "timeline"), "after-monday");
     server.stop();
     made.write("older", &archived, "other");
     copy(&older, &made.at("older still"));
@@ -159,6 +160,8 @@ fn an_older_copy_continues_on_a_timeline_with_a_name() {
         lines[0].starts_with("(first)") && lines[1].starts_with("after-monday"),
         "{said}"
     );
+    let (_, said) = ended(&["archive", "status", "--archive", arg(&archive)]);
+    assert!(said.contains("\ntimeline  after-monday\n"), "{said}");
     let words = [
         "restore",
         "--from",

@@ -71,7 +71,7 @@ pub fn run(args: &Timelines) -> Result<()> {
 }
 
 /// Returns the names of the timelines, in their order.
-fn names(archive: &Path) -> Result<Vec<String>> {
+pub fn names(archive: &Path) -> Result<Vec<String>> {
     let entries = match std::fs::read_dir(archive.join(TIMELINES)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
