@@ -181,12 +181,13 @@ impl AnchorCell {
     }
 
     /// Ends archiving. The log is then kept only for the images. The database continues on the timeline `next`, or on
-    /// the first one if `next` is `None`.
+    /// the one that it has if `next` is `None`.
     ///
     /// # Errors
     /// As [`update_running`](Self::update_running).
     pub fn end_archive(&self, wal: &Wal, next: Option<&TimelineName>) -> Result<()> {
         let anchor = self.get();
+        let next = next.or(anchor.timeline.as_ref());
         if anchor.archived.is_some() || anchor.timeline.as_ref() != next {
             self.update_running(wal, |anchor| {
                 anchor.archived = None;

@@ -88,18 +88,25 @@ fn walk(store: &Store, tail: &[Arc<Run>], line: &mut Timeline) -> Result<bool> {
         moments.into_iter().for_each(|moment| line.note(moment));
         return Ok(true);
     }
+    let mut seen_us = Some(store.manifest().clock.seen_us);
     for run in Listed::of_archive(store)? {
+        // The manifest vouches for its runs only. The clock may have been set back before a later run.
+        if !matches!(run, Listed::Archived(..))
+            && let Some(seen_us) = seen_us.take()
+        {
+            line.vouch(seen_us);
+        }
         match run.open(store) {
             Ok(opened) => of_run(&opened).for_each(|moment| line.note(moment)),
             Err(Error::Corrupt(_)) => line.note_hole(run.id()),
             Err(error) => return Err(error),
         }
     }
+    if let Some(seen_us) = seen_us {
+        line.vouch(seen_us);
+    }
     let after = tail.iter().flat_map(|run| of_run(run));
     after.for_each(|moment| line.note(moment));
-    if tail.is_empty() {
-        line.vouch(store.manifest().clock.seen_us);
-    }
     Ok(false)
 }
 

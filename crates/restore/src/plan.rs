@@ -89,6 +89,12 @@ impl RestorePlan {
         self.runs.iter().map(|run| run.id())
     }
 
+    /// Returns whether the plan has made runs in the target directory.
+    #[must_use]
+    pub fn has_scratch(&self) -> bool {
+        self.scratch.is_some()
+    }
+
     /// Returns the epoch to be restored.
     #[must_use]
     pub fn target(&self) -> Epoch {

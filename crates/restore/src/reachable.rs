@@ -64,8 +64,9 @@ pub struct Reachable {
     pub known: Epoch,
     /// The number of updates in the runs. Merging combines records, but not this count.
     pub updates: u64,
-    /// The times of the first and the last listed moment, microseconds since 1970. `None`: no moment is listed.
-    pub listed_us: Option<(u64, u64)>,
+    /// The time from the first to the last listed moment, microseconds, without the known steps of the clock. `None`: no
+    /// moment is listed.
+    pub span_us: Option<u64>,
 }
 
 impl Reachable {
@@ -119,10 +120,9 @@ impl Reachable {
         }
         let runs = || stretches.iter().flatten();
         let listed = || runs().flat_map(|run| run.moments().list());
-        let first = listed().map(|moment| moment.wall_us).min();
         Ok(Reachable {
             updates: runs().map(|run| run.counts().1).sum(),
-            listed_us: first.zip(listed().map(|moment| moment.wall_us).max()),
+            span_us: span_us(manifest, listed().next(), listed().last()),
             ranges: ranges(&spans, &alone, &stretches),
             backups,
             damaged,
@@ -135,6 +135,18 @@ impl Reachable {
     pub fn last(&self) -> Option<Epoch> {
         self.ranges.last().map(|range| range.last)
     }
+}
+
+/// Returns the time between two moments, microseconds, without the known steps of the clock between them.
+fn span_us(manifest: &Manifest, first: Option<&Moment>, last: Option<&Moment>) -> Option<u64> {
+    let (first, last) = first.zip(last)?;
+    let steps = manifest.clock.steps.iter();
+    let between = steps.filter(|step| first.epoch < step.epoch && step.epoch <= last.epoch);
+    let jumped: i128 = between
+        .map(|step| i128::from(step.to_us) - i128::from(step.from_us))
+        .sum();
+    let shown = i128::from(last.wall_us) - i128::from(first.wall_us);
+    Some(u64::try_from(shown - jumped).unwrap_or(0))
 }
 
 /// Undamaged runs that follow each other.

@@ -120,12 +120,22 @@ impl Lineage {
             // Lives of older builds have no number, so their histories cannot be compared.
             None if self.id == unknown || self.past.iter().any(|life| life.id == unknown) => Ok(()),
             // The archive ends in a life that may be forgotten.
-            None if self.past.len() >= PAST_MAX && end <= self.past[0].end => Ok(()),
+            None if self.may_have_forgotten(end) => Ok(()),
             None => Err(Error::OtherHistory {
                 archived: end,
                 common: self.common(archived),
             }),
         }
+    }
+
+    /// Returns whether the life that has the epoch `end` may be forgotten.
+    fn may_have_forgotten(&self, end: Epoch) -> bool {
+        let Some(oldest) = self.past.first() else {
+            return false;
+        };
+        let is_full = self.past.len() >= PAST_MAX;
+        // An older build forgot lives that the archive's backlog had.
+        end <= oldest.end && (is_full || oldest.incarnation > Incarnation(1))
     }
 
     /// Returns the last epoch that both histories are known to have.

@@ -131,7 +131,7 @@ pub(crate) fn encode_header(
     out.put_u64(id.start.0);
     out.put_u64(segment_bytes);
     assert_eq!(out.len(), LIVES_AT, "the lives follow");
-    lives.encode(&mut out);
+    lives.bounded().encode(&mut out);
     out.put_zeros(CRC_AT - out.len());
     assert_eq!(out.len(), CRC_AT, "the fields fill the header");
     out.put_u32(crc32c(&out));

@@ -110,17 +110,17 @@ pub fn survive(
 }
 
 /// Returns the lives of the log of database `uuid` on these disks, by their random numbers. `disks[s]` is the disk of
-/// stream s. The newest segment names them. A log of an older build names none.
+/// stream s. The newest segment names them. They are unknown in a log of an older build, and if no header of the newest
+/// life can be read.
 ///
 /// # Errors
 /// Fails as [`survive`] for a stream without a log and for a log of another database. The disks' errors.
 pub fn lives_of(disks: &[Arc<dyn Disk>], uuid: &Uuid) -> Result<Lineage> {
     let mut newest: Option<Segment> = None;
     for (stream, disk) in (0u8..).map(StreamId).zip(disks) {
-        let named = segments(disk.as_ref(), stream, uuid)?.into_iter();
-        let named = named.filter(|segment| segment.lives.id != LifeId(0));
-        let of_both = newest.into_iter().chain(named);
-        newest = of_both.max_by_key(|segment| segment.id.incarnation);
+        let of_stream = segments(disk.as_ref(), stream, uuid)?;
+        let all = newest.into_iter().chain(of_stream);
+        newest = all.max_by_key(|segment| (segment.id.incarnation, segment.lives.id != LifeId(0)));
     }
     Ok(newest.map_or_else(Lineage::default, |segment| segment.lives))
 }

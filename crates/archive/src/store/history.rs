@@ -1,6 +1,6 @@
 //! Comparing an archive's history with the history of a database.
 
-use perdura_base::{Error, Result};
+use perdura_base::{Error, LifeId, Result};
 use perdura_wal::Lineage;
 
 use super::Store;
@@ -15,8 +15,34 @@ impl Store {
     /// [`Error::OtherHistory`]; [`Error::Corrupt`] for runs that leave a gap or partly overlap; errors of the disk.
     pub fn check_history(&self, database: &Lineage) -> Result<()> {
         let manifest = self.manifest();
-        database.check_has(&manifest.lineage()?, manifest.held().0)?;
+        self.check_manifest(database, &manifest, &manifest.lineage()?)?;
         self.check_runs(database, &self.unnamed_runs(&manifest)?)
+    }
+
+    /// Fails unless a database has the history of the archive in `manifest`. `archived` is the history that the manifest
+    /// states.
+    pub(super) fn check_manifest(
+        &self,
+        database: &Lineage,
+        manifest: &Manifest,
+        archived: &Lineage,
+    ) -> Result<()> {
+        let end = manifest.held().0;
+        let Err(refused) = database.check_has(archived, end) else {
+            return Ok(());
+        };
+        // A manifest that was made of the files has an older anchor than its last run. The run names its life.
+        let last = manifest.runs().last().map(|id| self.open_run(id));
+        match last {
+            Some(Ok(run)) if run.header().life != LifeId(0) && run.id().epochs.last() == end => {
+                let of_run = Lineage {
+                    id: run.header().life,
+                    past: Vec::new(),
+                };
+                database.check_has(&of_run, end)
+            }
+            _ => Err(refused),
+        }
     }
 
     /// Fails if one of these runs has epochs of a history that the database does not have. A damaged run has none.

@@ -60,9 +60,9 @@ pub struct Publication {
 
 /// Fails if the database that changes the archive does not have the archive's history. Its anchor is in the next
 /// manifest.
-fn check_history(before: &Manifest, next: &Manifest) -> Result<()> {
+fn check_history(store: &Store, before: &Manifest, next: &Manifest) -> Result<()> {
     match (next.database_lineage(), before.lineage()) {
-        (Ok(database), Ok(archived)) => database.check_has(&archived, before.held().0),
+        (Ok(database), Ok(archived)) => store.check_manifest(&database, before, &archived),
         // Without an anchor that can be read, the history is unknown.
         (Err(_), _) | (_, Err(_)) => Ok(()),
     }
@@ -157,7 +157,7 @@ impl Publication {
         let anchor = store.anchor.lock();
         if !anchor.is_empty() {
             manifest.anchor.clone_from(&anchor);
-            check_history(&before, &manifest)?;
+            check_history(&self.store, &before, &manifest)?;
         }
         drop(anchor);
         manifest.oldest = before.oldest.max(manifest.number.saturating_sub(KEPT - 1));

@@ -11,6 +11,7 @@ mod example;
 mod forged;
 mod generation;
 mod golden;
+mod history;
 mod log;
 mod manifest;
 mod mend;

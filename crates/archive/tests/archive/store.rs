@@ -18,7 +18,7 @@ use crate::common::{Owned, UUID, header, id, random, records};
 /// The name of the archive's folder.
 pub const HOME: &str = "000102030405060708090a0b0c0d0e0f";
 
-fn images() -> Images {
+pub fn images() -> Images {
     Images {
         retained: vec![CkptEpoch(5), CkptEpoch(6)],
         building: None,

@@ -395,8 +395,7 @@ fn held_in(store: &Store, manifest: &Manifest) -> Result<Held> {
 /// Returns the updates in a minute and the bytes of runs in a day. `None`: the runs cover less than a minute.
 fn rates(reachable: &Reachable, run_bytes: u64) -> Option<(u64, u64)> {
     const MINUTE_US: u128 = 60_000_000;
-    let (from, to) = reachable.listed_us?;
-    let span = u128::from(to.saturating_sub(from));
+    let span = u128::from(reachable.span_us?);
     let each = |count: u64, period: u128| {
         let scaled = u128::from(count) * period / span;
         u64::try_from(scaled).unwrap_or(u64::MAX)

@@ -15,7 +15,7 @@ use perdura_base::moment::moment;
 use perdura_device::{Disk, FileDisk, SystemClock};
 use perdura_recovery::{Anchor, Disks, TimelineName};
 use perdura_restore::{
-    At, Deadlines, ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport,
+    At, Deadlines, ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, Trial,
     failed_reports, restore, restore_in_log_order,
 };
 use serde::Serialize;
@@ -163,6 +163,13 @@ struct Replayed {
     replay_page_writes: u64,
 }
 
+/// The result of a plan.
+enum Outcome {
+    /// Nothing was written.
+    Tried(Trial),
+    Restored(ReplayReport),
+}
+
 pub fn run(args: &Args) -> Result<()> {
     let begun = Instant::now();
     let dir = timeline_dir(&args.from, args.timeline.as_ref());
@@ -176,15 +183,19 @@ pub fn run(args: &Args) -> Result<()> {
         let planned = planned.with_context(from)?;
         let plan = &planned.plan;
         check_reports(args, &store, plan)?;
-        if args.dry_run {
-            let told = dry_run::run(args, &planned);
-            if args.to.exists() {
-                target.undo()?;
-            }
-            return told;
+        let made = match args.dry_run {
+            true => dry_run::try_out(args, plan).map(Outcome::Tried),
+            false => make(args, plan, begun).map(Outcome::Restored),
+        };
+        if args.dry_run && plan.has_scratch() {
+            // The lock keeps the files of another restore, which began in the meantime.
+            let disk = FileDisk::new(&args.to)?;
+            let _lock = disk.lock("LOCK")?;
+            target.undo()?;
         }
-        match make(args, plan, begun) {
-            Ok(report) => return tell(args, &planned, &report, begun.elapsed()),
+        match made {
+            Ok(Outcome::Tried(trial)) => return dry_run::tell(args, &planned, &trial),
+            Ok(Outcome::Restored(report)) => return tell(args, &planned, &report, begun.elapsed()),
             Err(error) => {
                 // The backup is damaged. The restore begins again from another backup.
                 let Some(id) = plan.is_of_backup(&error) else {
@@ -193,7 +204,9 @@ pub fn run(args: &Args) -> Result<()> {
                 assert!(!damaged.contains(&id), "a backup is passed over once");
                 passed_over(id, &error);
                 damaged.push(id);
-                target.undo()?;
+                if !args.dry_run {
+                    target.undo()?;
+                }
             }
         }
     }

@@ -17,7 +17,7 @@ impl Db {
     }
 
     /// Ends the archiving of the database. The log is then kept only for the images. The next archive is that of the
-    /// timeline `next`, or of the first one if `next` is `None`.
+    /// timeline `next`, or of the present one if `next` is `None`.
     ///
     /// # Errors
     /// [`Error::Usage`] if the database was opened with its archive; the errors of updating

@@ -85,7 +85,7 @@ impl History {
             sizes: self.segments,
             start,
             vouched: self.vouched.ends[s].max(start),
-            lives: self.lineage.clone(),
+            lives: self.lineage.bounded(),
         }
     }
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use perdura::counts::ByTable;
 use perdura_archive::{Outcome, Report, ReportKind, Reporting, Store};
+use perdura_base::error::Family;
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u32, to_u64};
 use perdura_base::{CkptEpoch, Epoch, Error};
@@ -91,14 +92,15 @@ pub fn run(args: &Drill) -> Result<()> {
     let plan = plan.with_context(from)?;
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(&to)?);
     let judged = restore_and_judge(&store, &plan, disk, &clock);
+    let took = begun.elapsed();
     let counted = judged.as_ref().ok().map(|(made, _)| count(&to, made));
-    let mut report = report_of(&store, &plan, clock.wall_us(), begun.elapsed());
+    let mut report = report_of(&store, &plan, clock.wall_us(), took);
     let mut told = Told {
         result: Outcome::Fails.name(),
         epoch: report.end.0,
         backup: plan.backup().name(),
         pages: 0,
-        seconds: begun.elapsed().as_secs_f64(),
+        seconds: took.as_secs_f64(),
         compared: "nothing".into(),
         fails: None,
         counted: None,
@@ -148,9 +150,10 @@ enum Counted {
 
 /// Restarts the restored database in memory, and counts its keys and rows.
 fn count(to: &Path, made: &RestoreReport) -> Counted {
-    // Pages in memory are indexed, and the index may be as large as half of them.
+    // Pages in memory are indexed, and the index may be as large as half of them. The other half of the free memory is
+    // for the server.
     let needed = made.pages * to_u64(PAGE_BYTES) / 2 * 3;
-    if let Some(free) = available_memory().filter(|free| *free < needed) {
+    if let Some(free) = available_memory().filter(|free| *free / 2 < needed) {
         return Counted::Skipped(format!(
             "the database needs about {needed} bytes of memory, and {free} are free"
         ));
@@ -166,7 +169,15 @@ fn count(to: &Path, made: &RestoreReport) -> Counted {
     });
     match restarted {
         Ok(counts) => Counted::All(counts),
-        Err(error) => Counted::Refused(format!("{error:#}")),
+        Err(error) => {
+            let why = format!("{error:#}");
+            let error = error.downcast_ref::<Error>();
+            // A full disk, for example, says nothing about the archive.
+            match error.is_some_and(|error| error.family() == Family::Corruption) {
+                true => Counted::Refused(why),
+                false => Counted::Skipped(why),
+            }
+        }
     }
 }
 
@@ -180,7 +191,11 @@ fn note_counts(counted: Counted, report: &mut Report, told: &mut Told) {
         Counted::Skipped(why) => told.not_counted = Some(why),
         Counted::Refused(why) => {
             report.outcome = Outcome::Fails;
-            report.text = format!("the restored database does not start: {why}");
+            let why = format!("the restored database does not start: {why}");
+            report.text = match &told.fails {
+                Some(digests) => format!("{digests}; {why}"),
+                None => why,
+            };
             told.fails = Some(report.text.clone());
             told.result = report.outcome.name();
         }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use perdura_base::moment::moment;
 use perdura_base::num::to_u64;
 use perdura_device::SystemClock;
-use perdura_restore::try_plan;
+use perdura_restore::{RestorePlan, Trial, try_plan};
 use serde::Serialize;
 
 use super::Args;
@@ -35,13 +35,16 @@ struct DryRun {
     measured: f64,
 }
 
-/// Prints what a restore by this plan would make.
-pub fn run(args: &Args, planned: &Planned) -> Result<()> {
-    let plan = &planned.plan;
+/// Merges some partitions by a plan, and writes nothing.
+pub fn try_out(args: &Args, plan: &RestorePlan) -> Result<Trial, perdura::Error> {
     let clock = SystemClock::new();
     let limit_ns = u64::try_from(TRIAL.as_nanos()).unwrap_or(u64::MAX);
-    let trial = try_plan(plan, restore_threads(args.threads), &clock, limit_ns);
-    let trial = trial.with_context(|| args.from.display().to_string())?;
+    try_plan(plan, restore_threads(args.threads), &clock, limit_ns)
+}
+
+/// Prints what a restore by this plan would make.
+pub fn tell(args: &Args, planned: &Planned, trial: &Trial) -> Result<()> {
+    let plan = &planned.plan;
     let told = DryRun {
         epoch: plan.target().0,
         asked: planned.asked_us.map(moment),
