@@ -18,6 +18,7 @@ use perdura_recovery::image::read_directory;
 use perdura_recovery::{Disks, read_anchor};
 use perdura_wal::Archived;
 
+use crate::listed::Listed;
 use crate::plan::RestorePlan;
 use crate::restore::RestoreReport;
 
@@ -155,7 +156,7 @@ fn advanced(
     (k, begin, mut sums): (CkptEpoch, Epoch, Vec<u64>),
     last: Epoch,
 ) -> Result<Option<(Vec<u64>, u64)>> {
-    let mut runs = store.readable_runs()?;
+    let mut runs = Listed::of_archive(store)?;
     let holds = runs
         .first()
         .is_some_and(|run| run.id().epochs.begin <= begin);
@@ -169,7 +170,7 @@ fn advanced(
         "the runs of an archive follow each other without a gap"
     );
     for run in &runs {
-        for (tag, partition, digest) in run.digests().sums() {
+        for (tag, partition, digest) in run.open(store)?.digests().sums() {
             if k <= tag {
                 sums[usize::from(partition.0)] ^= digest;
             }

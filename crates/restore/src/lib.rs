@@ -61,6 +61,6 @@ pub use plan::RestorePlan;
 pub use progress::RestoreProgress;
 pub use restore::{RestoreMeans, RestoreReport, THREADS_A_CORE, restore, restore_within};
 pub use scratch::Scratch;
-pub use served::{Served, served};
+pub use served::{RunMoments, Served, served};
 pub use tail::read_tail;
 pub use trial::{Trial, try_plan};

@@ -2,16 +2,14 @@
 //!
 //! A damaged run divides the runs into *stretches*. Each backup serves moments of the stretches that it touches.
 
-use std::sync::Arc;
-
 use perdura_archive::backup::BackupHeader;
-use perdura_archive::{BackupId, Manifest, Moment, Run, Store};
+use perdura_archive::{BackupId, Manifest, Moment, Store};
 use perdura_base::{Epoch, Error, Result};
 use perdura_wal::Archived;
 
 use crate::choose::{TablesSince, beginning};
 use crate::listed::{Listed, end_of};
-use crate::served::{Served, served};
+use crate::served::{RunMoments, Served, served};
 
 /// Epochs that follow each other, and the moments among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,9 +117,9 @@ impl Reachable {
             spans.push(ends(first));
         }
         let runs = || stretches.iter().flatten();
-        let listed = || runs().flat_map(|run| run.moments().list());
+        let listed = || runs().flat_map(|run| run.listed.list());
         Ok(Reachable {
-            updates: runs().map(|run| run.counts().1).sum(),
+            updates: runs().map(|run| run.updates).sum(),
             span_us: span_us(manifest, listed().next(), listed().last()),
             ranges: ranges(&spans, &alone, &stretches),
             backups,
@@ -150,16 +148,17 @@ fn span_us(manifest: &Manifest, first: Option<&Moment>, last: Option<&Moment>) -
 }
 
 /// Undamaged runs that follow each other.
-type Stretch = Vec<Arc<Run>>;
+type Stretch = Vec<RunMoments>;
 
-/// Opens the runs of an archive. Returns the stretches between damaged runs, and the damage.
+/// Opens the runs of an archive, one after another. Returns the stretches between damaged runs, and the damage.
 fn stretches(store: &Store) -> Result<(Vec<Stretch>, Vec<Error>)> {
     let (mut stretches, mut damaged) = (vec![Vec::new()], Vec::new());
     for run in Listed::of_archive(store)? {
         match run.open(store) {
             Ok(run) => {
+                // The run is closed again, because an archive may have more runs than a process may open files.
                 if let Some(stretch) = stretches.last_mut() {
-                    stretch.push(run);
+                    stretch.push(RunMoments::of(&run));
                 }
             }
             Err(error @ (Error::Corrupt(_) | Error::Foreign { .. })) => {
@@ -178,10 +177,10 @@ fn stretches(store: &Store) -> Result<(Vec<Stretch>, Vec<Error>)> {
 }
 
 /// Returns the first and the last epoch of a stretch.
-fn ends(stretch: &[Arc<Run>]) -> (Epoch, Epoch) {
+fn ends(stretch: &[RunMoments]) -> (Epoch, Epoch) {
     let ends = stretch.first().zip(stretch.last());
     let (first, last) = ends.expect("a stretch has a run");
-    (first.id().epochs.begin, last.id().epochs.last())
+    (first.id.epochs.begin, last.id.epochs.last())
 }
 
 /// Returns the moments that a backup serves in the stretch with the most of them.
@@ -215,7 +214,7 @@ impl TablesSince {
 fn ranges(spans: &[(Epoch, Epoch)], alone: &[Moment], stretches: &[Stretch]) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     for run in stretches.iter().flatten() {
-        let epochs = run.id().epochs;
+        let epochs = run.id.epochs;
         let mut within: Vec<(Epoch, Epoch)> = spans
             .iter()
             .map(|(from, to)| (epochs.begin.max(*from), epochs.last().min(*to)))
@@ -234,7 +233,7 @@ fn ranges(spans: &[(Epoch, Epoch)], alone: &[Moment], stretches: &[Stretch]) -> 
     }
     let is_in_run = |epoch: Epoch| {
         let mut runs = stretches.iter().flatten();
-        runs.any(|run| run.id().epochs.contains(epoch))
+        runs.any(|run| run.id.epochs.contains(epoch))
     };
     for moment in alone.iter().filter(|moment| !is_in_run(moment.epoch)) {
         ranges.push(Range {
@@ -266,9 +265,9 @@ fn united(spans: Vec<(Epoch, Epoch)>) -> Vec<(Epoch, Epoch)> {
 }
 
 /// Returns the moments of a run between two epochs. `None`: it has none there.
-fn piece(run: &Run, from: Epoch, to: Epoch) -> Option<Range> {
-    let is_combined = run.header().only_listed_moments;
-    let listed = run.moments().list().iter();
+fn piece(run: &RunMoments, from: Epoch, to: Epoch) -> Option<Range> {
+    let is_combined = run.only_listed;
+    let listed = run.listed.list().iter();
     let own: Vec<&Moment> = listed
         .filter(|moment| from <= moment.epoch && moment.epoch <= to)
         .collect();
@@ -282,7 +281,7 @@ fn piece(run: &Run, from: Epoch, to: Epoch) -> Option<Range> {
             moments: None,
         });
     }
-    let end = run.id().epochs.last();
+    let end = run.id.epochs.last();
     let mut epochs: Vec<Epoch> = own.iter().map(|moment| moment.epoch).collect();
     if to == end && epochs.last() != Some(&end) {
         epochs.push(end);

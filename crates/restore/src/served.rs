@@ -1,9 +1,7 @@
 //! The moments that one backup and the existing runs can restore.
 
-use std::sync::Arc;
-
-use perdura_archive::Run;
 use perdura_archive::backup::{BackupHeader, BackupKind};
+use perdura_archive::{Moments, Run, RunId};
 use perdura_base::Epoch;
 use perdura_base::num::to_u64;
 use perdura_wal::Archived;
@@ -19,10 +17,36 @@ pub struct Served {
     pub moments: u64,
 }
 
+/// The moments of a run. The run's file need not be open.
+#[derive(Debug, Clone)]
+pub struct RunMoments {
+    /// The run.
+    pub id: RunId,
+    /// True if only the listed epochs and the last one are moments. Otherwise each epoch is a moment.
+    pub only_listed: bool,
+    /// The listed moments.
+    pub listed: Moments,
+    /// The number of updates in the run.
+    pub updates: u64,
+}
+
+impl RunMoments {
+    /// Returns the moments of an open run.
+    #[must_use]
+    pub fn of(run: &Run) -> RunMoments {
+        RunMoments {
+            id: run.id(),
+            only_listed: run.header().only_listed_moments,
+            listed: run.moments().clone(),
+            updates: run.counts().1,
+        }
+    }
+}
+
 /// Returns the moments that can be restored from a backup and `runs`. The runs must be consecutive, without gaps.
 /// Returns `None` if no moment can be restored, because the runs lack records that the backup needs.
 #[must_use]
-pub fn served(header: &BackupHeader, runs: &[Arc<Run>]) -> Option<Served> {
+pub fn served(header: &BackupHeader, runs: &[RunMoments]) -> Option<Served> {
     let end = header.id.end;
     let alone = Served {
         from: end,
@@ -33,7 +57,7 @@ pub fn served(header: &BackupHeader, runs: &[Arc<Run>]) -> Option<Served> {
         return Some(alone);
     }
     let held = runs.first().zip(runs.last());
-    let held = held.map(|(first, last)| (first.id().epochs.begin, last.id().epochs.last()));
+    let held = held.map(|(first, last)| (first.id.epochs.begin, last.id.epochs.last()));
     let (from, to) = match (header.kind, held) {
         (BackupKind::Cut, None) => return Some(alone),
         (BackupKind::Sweep, None) => return (header.begin > end).then_some(alone),
@@ -51,7 +75,7 @@ pub fn served(header: &BackupHeader, runs: &[Arc<Run>]) -> Option<Served> {
         }
     };
     // Only the first moment, the backup's end, may lie outside the runs.
-    let outside = !runs.iter().any(|run| run.id().epochs.contains(from));
+    let outside = !runs.iter().any(|run| run.id.epochs.contains(from));
     let within = runs.iter().map(|run| moments_within(run, from, to));
     Some(Served {
         from,
@@ -61,16 +85,16 @@ pub fn served(header: &BackupHeader, runs: &[Arc<Run>]) -> Option<Served> {
 }
 
 /// Counts a run's moments in the epochs `from` to `to`, inclusive.
-fn moments_within(run: &Run, from: Epoch, to: Epoch) -> u64 {
-    let epochs = run.id().epochs;
+fn moments_within(run: &RunMoments, from: Epoch, to: Epoch) -> u64 {
+    let epochs = run.id.epochs;
     let (from, to) = (from.max(epochs.begin), to.min(epochs.last()));
     if from > to {
         return 0;
     }
-    if !run.header().only_listed_moments {
+    if !run.only_listed {
         return to.0 - from.0 + 1;
     }
-    let listed = run.moments().list().iter().map(|moment| moment.epoch);
+    let listed = run.listed.list().iter().map(|moment| moment.epoch);
     let listed = listed.filter(|epoch| *epoch < epochs.last());
     let own = listed.filter(|epoch| from <= *epoch && *epoch <= to);
     to_u64(own.count()) + u64::from(to == epochs.last())

@@ -1,7 +1,7 @@
 //! `perdura restore`
 
 mod dry_run;
-mod sources;
+pub mod sources;
 
 use std::path::PathBuf;
 use std::sync::Arc;

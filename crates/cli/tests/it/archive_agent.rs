@@ -220,3 +220,30 @@ fn restores_beside_an_agent_that_merges_and_prunes_end_soon() {
     assert!(longest < LONGEST, "{longest:?}");
     done(&["archive", "verify", "--archive", arg(&archive)]);
 }
+
+/// `archive status` and `backup list` opened all runs of an archive together. They failed for an archive with more runs
+/// than a process may open files.
+#[test]
+fn an_archive_with_more_runs_than_open_files_is_shown() {
+    const LIMIT: &str = "ulimit -n 40; exec \"$0\" \"$@\"";
+    let dir = tempfile::tempdir().unwrap();
+    let (data, archive) = (dir.path().join("data"), dir.path().join("archive"));
+    let db = open(&data, &archive, false);
+    let mut rng = fastrand::Rng::with_seed(9);
+    db.back_up().unwrap();
+    let runs = |db: &Db| db.stats().archive.unwrap().runs_now.unwrap_or(0);
+    for round in 0..60 {
+        let before = runs(&db);
+        write(&db, &mut rng, round);
+        wait_for("a run", || runs(&db) > before);
+    }
+    db.close().unwrap();
+    assert!(runs_of(&archive) > 50);
+    for verb in [["archive", "status"], ["backup", "list"]] {
+        let mut limited = Command::new("sh");
+        limited.args(["-c", LIMIT, PERDURA]).args(verb);
+        let done = limited.args(["--archive", arg(&archive)]).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{verb:?}: {said}");
+    }
+}

@@ -7,8 +7,8 @@ use perdura::{Core, Error, Progress};
 use perdura_archive::backup::{Backup, BackupHeader, BackupKind, BackupTail, BackupWriter};
 use perdura_archive::store::{Creation, Lease};
 use perdura_archive::{
-    BackupId, Edit, Images, Merger, MergerOptions, Object, ObjectId, Role, RunId, Store, Verdict,
-    Writer,
+    BackupId, Edit, Images, Merger, MergerOptions, Object, ObjectId, Role, Run, RunId, Store,
+    Verdict, Writer,
 };
 use perdura_base::checksum::crc32c;
 use perdura_base::limits::PAGE_BYTES;
@@ -18,11 +18,17 @@ use perdura_device::{Access, AlignedBuf, CrashProfile, Disk, ManualClock, MemDis
 use perdura_page::RegionDigest;
 use perdura_recovery::Disks;
 use perdura_restore::virtual_backup::{VirtualBackup, VirtualSummary};
-use perdura_restore::{Deadlines, RestoreMeans, RestorePlan, RestoreProgress, restore, served};
+use perdura_restore::{
+    Deadlines, RestoreMeans, RestorePlan, RestoreProgress, RunMoments, restore, served,
+};
 
 use crate::core_steps::{env, small};
 use crate::restore::{DIR, History, STREAMS, values};
 use crate::restore_typed::{later_typed_history, typed_history};
+
+fn moments_of(runs: &[Arc<Run>]) -> Vec<RunMoments> {
+    runs.iter().map(|run| RunMoments::of(run)).collect()
+}
 
 fn copy(from: &dyn Disk, name: &str, to: &dyn Disk, path: &str) -> (u64, u32) {
     let file = from.open(&format!("{DIR}/{name}"), Access::Buffered);
@@ -151,7 +157,8 @@ fn check(seed: u64, steps: usize) -> Result<(usize, usize), String> {
         cut.verify(|page| region.of_page(page))
             .expect("its digests");
         let runs = history.open_runs().expect("the runs");
-        let serves = served(cut.header(), &runs).map(|s| (s.from.0, s.to.0, s.moments));
+        let serves =
+            served(cut.header(), &moments_of(&runs)).map(|s| (s.from.0, s.to.0, s.moments));
         assert_eq!(serves, Some((1, last.0, last.0)));
         for target in 1..=last.0 {
             let what = |why: String| what(format!("{target}: {why}"));
@@ -503,7 +510,7 @@ fn what_a_backup_serves_is_what_can_be_restored_from_it() {
                     plan.is_ok()
                 };
                 let found: Vec<u64> = (0..=last).filter(can).collect();
-                let served = served(backup.header(), runs);
+                let served = served(backup.header(), &moments_of(runs));
                 let expected = served.map(|s| (s.from.0..=s.to.0).collect::<Vec<u64>>());
                 assert_eq!(
                     found,
@@ -516,10 +523,14 @@ fn what_a_backup_serves_is_what_can_be_restored_from_it() {
         }
     }
     assert!(partly > 10, "{partly}");
-    let before = served(open(&store, BackupId::cut(Epoch(last / 2))).header(), &all).expect("all");
+    let before = served(
+        open(&store, BackupId::cut(Epoch(last / 2))).header(),
+        &moments_of(&all),
+    )
+    .expect("all");
     let run = store.open_run(merge(&store)).expect("a run");
     let cut = open(&store, BackupId::cut(Epoch(last / 2)));
-    let after = served(cut.header(), &[Arc::clone(&run)]).expect("all");
+    let after = served(cut.header(), &[RunMoments::of(&run)]).expect("all");
     assert_eq!((after.from, after.to), (before.from, before.to));
     let target =
         |epoch: u64| RestorePlan::new(Arc::clone(&cut), vec![Arc::clone(&run)], Some(Epoch(epoch)));

@@ -16,16 +16,17 @@ use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_recovery::Disks;
 use perdura_restore::drill::{Judgement, judge};
 use perdura_restore::{
-    Deadlines, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
+    At, Deadlines, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
 };
 use serde::Serialize;
 
-use super::{Which, passed_over};
+use super::Which;
 use crate::exit::Damaged;
 use crate::in_memory::Pool;
 use crate::offline::{Directories, Offline, counted};
 use crate::output;
-use crate::verb::repair::{must_be_empty, new_uuid};
+use crate::verb::repair::new_uuid;
+use crate::verb::restore::sources::{self, Target};
 
 /// Restore an archive for trial, and report whether the result is right.
 ///
@@ -85,11 +86,14 @@ pub fn run(args: &Drill) -> Result<()> {
     let name = format!("perdura-drill-{}", std::process::id());
     let to = args.to.clone();
     let to = to.unwrap_or_else(|| std::env::temp_dir().join(name));
-    must_be_empty(&to)?;
+    // The directory is empty or missing. Otherwise the drill ends here, and removes nothing.
+    let target = Target::begin(&to, &args.which.dir())?;
     let _scratch = Scratch(&to);
     let (begun, clock) = (Instant::now(), SystemClock::new());
-    let plan = RestorePlan::from_archive(&store, args.at.map(Epoch), passed_over);
-    let plan = plan.with_context(from)?;
+    let at = args.at.map(|epoch| At::Epoch(Epoch(epoch)));
+    // Too many runs are first merged in the target directory.
+    let planned = sources::plan(&store, &[], at, &[], &target);
+    let plan = planned.with_context(from)?.plan;
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(&to)?);
     let judged = restore_and_judge(&store, &plan, disk, &clock);
     let took = begun.elapsed();
