@@ -80,7 +80,7 @@ impl MemoryDiskScale {
         real_time: Duration::from_millis(50),
         found_rounds: 1,
         real_rounds: 1,
-        real_measured: Duration::from_millis(100),
+        real_measured: Duration::from_millis(200),
         real_users: &[0],
         real_blocks: &[0],
     };

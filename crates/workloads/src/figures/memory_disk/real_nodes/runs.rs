@@ -23,6 +23,8 @@ use crate::tpcc::bench::TpccBench;
 const MIRRORED_WITHIN: Duration = Duration::from_secs(20);
 /// The pause between two looks at the mirror.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// The maximum number of runs of a cell until one of them has a durable transaction.
+const TRIES_MAX: u32 = 10;
 /// The sizes of the durable writes that are measured alone, KB.
 pub const PROBES_KB: [u32; 2] = [4, 64];
 
@@ -224,8 +226,26 @@ impl<'a> RealStand<'a> {
         Ok(probes)
     }
 
-    /// Runs a cell on a medium. Returns the transactions a second.
+    /// Runs a cell on a medium. Returns the transactions a second. On busy cores, a short run may end before a transaction
+    /// is durable. It is then repeated.
     fn run(&self, medium: LogMedium, cell: &RealCell) -> Result<f64> {
+        for _ in 1..TRIES_MAX {
+            if let Some(per_s) = self.try_run(medium, cell)? {
+                return Ok(per_s);
+            }
+        }
+        let last = self.try_run(medium, cell)?;
+        last.with_context(|| {
+            format!(
+                "no transaction became durable on {} within {} s, {TRIES_MAX} times: leave the machine idle, or use --scale full",
+                medium.name(),
+                self.lab.scale.memory_disk.real_measured.as_secs_f64()
+            )
+        })
+    }
+
+    /// Runs a cell on a medium. Returns the transactions a second. `None`: no transaction became durable.
+    fn try_run(&self, medium: LogMedium, cell: &RealCell) -> Result<Option<f64>> {
         let lab = self.lab;
         self.disk.set(medium.timing(BLOCKS_KB[cell.block]));
         let count = usize::try_from(USERS[cell.user])?;
@@ -250,13 +270,7 @@ impl<'a> RealStand<'a> {
             _ => in_real_time(&users, &side.db, WaitsFor::Log, &mut load)?,
         };
         self.disk.set(Timing::Free);
-        ensure!(
-            ended.txns > 0,
-            "no transaction became durable on {} within {} s: leave the machine idle, or use --scale full",
-            medium.name(),
-            measured.as_secs_f64()
-        );
-        Ok(ended.per_s())
+        Ok((ended.txns > 0).then(|| ended.per_s()))
     }
 
     fn nodes_text(&self) -> String {
