@@ -25,9 +25,9 @@ const STEPS_MAX: u32 = 400;
 pub(crate) struct OlderCopy {
     uuid: Uuid,
     disks: Vec<Arc<SimDisk>>,
-    /// The number of restarts before the copy, if it was made in the middle of a life. Writes that were in flight are in
-    /// the copy, and a crash may take them from the database.
-    in_life: Option<u64>,
+    /// The number of restarts before the copy. Writes that were in flight are in the copy, and a crash may take them from
+    /// the database.
+    restarts: u64,
 }
 
 /// The archive's end and its files.
@@ -62,7 +62,7 @@ impl ArchiveWorld {
             self.past = Some(OlderCopy {
                 uuid: anchor.uuid,
                 disks,
-                in_life: self.engine.is_some().then_some(self.tally.restarts),
+                restarts: self.tally.restarts,
             });
         }
         Ok(())
@@ -81,7 +81,7 @@ impl ArchiveWorld {
             return Ok(());
         }
         let disks = copies_of(&past.disks);
-        let may_differ = past.in_life.is_some_and(|then| then != self.tally.restarts);
+        let may_differ = past.restarts != self.tally.restarts;
         let store = copies_of(std::slice::from_ref(&self.store)).remove(0);
         let failed = |error: Error| format!("a copy that was set back: {error}");
         let before = ArchiveFiles::of(&store, &uuid).map_err(failed)?;
