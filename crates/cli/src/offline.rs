@@ -188,13 +188,29 @@ impl Offline {
         schedule: &Schedule,
         pool: &Pool,
     ) -> Result<(Restarted, String)> {
-        let dir = || self.disks.data.name();
         let options = self.overlaid_options(methods, schedule, pool)?;
-        let restarted = restart(&options).with_context(dir)?;
-        let mut restarted = restarted.context("there is no database")?;
-        let (rows, digest) = described(&restarted).with_context(dir)?;
+        let mut restarted = self.restarted(&options)?;
+        let described = described(&restarted);
+        let (rows, digest) = described.with_context(|| self.disks.data.name())?;
         restarted.report.rows = rows;
         Ok((restarted, digest))
+    }
+
+    /// Restarts in memory by the default methods. Returns the numbers of keys and rows of each table. A database of
+    /// interleaved transactions has no tables.
+    pub fn counts(&self, pool: &Pool) -> Result<ByTable> {
+        let (methods, level) = self.way("auto", None)?;
+        let schedule = Schedule::new(level, threads_or_cores(0));
+        let restarted = self.restarted(&self.overlaid_options(&methods, &schedule, pool)?)?;
+        match restarted.record.scheme.has_tables() {
+            true => Ok(summary(&restarted.data())?.tables),
+            false => Ok(ByTable::new()),
+        }
+    }
+
+    fn restarted(&self, options: &RestartOptions) -> Result<Restarted> {
+        let restarted = restart(options).with_context(|| self.disks.data.name())?;
+        restarted.context("there is no database")
     }
 
     /// Returns the options of a restart in memory by these methods.
@@ -230,15 +246,6 @@ impl Offline {
             options.disks = pool.overlay(&self.data, &self.disks)?;
         }
         Ok(options)
-    }
-}
-
-/// Returns the numbers of keys and rows of each table of a restarted database. A database of interleaved transactions
-/// has no tables.
-pub fn counted(restarted: &Restarted) -> perdura::Result<ByTable> {
-    match restarted.record.scheme.has_tables() {
-        true => Ok(summary(&restarted.data())?.tables),
-        false => Ok(ByTable::new()),
     }
 }
 

@@ -20,11 +20,13 @@ const NAME_BYTES_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimelineName(String);
 
-impl TimelineName {
-    /// Returns the directory of the timeline's archive, in the directory of an archive.
-    #[must_use]
-    pub fn dir_in(&self, archive: &Path) -> PathBuf {
-        archive.join(TIMELINES).join(&self.0)
+/// Returns the directory of a timeline's archive, in the directory of an archive. `None`: the first timeline, which has
+/// no folder.
+#[must_use]
+pub fn timeline_dir(archive: &Path, timeline: Option<&TimelineName>) -> PathBuf {
+    match timeline {
+        Some(name) => archive.join(TIMELINES).join(&name.0),
+        None => archive.to_owned(),
     }
 }
 
@@ -79,7 +81,7 @@ mod tests {
         assert_eq!(digits, hex);
         assert_eq!(decode(&bytes), Some(name.clone()));
         assert_eq!(
-            name.dir_in(Path::new("/a")),
+            timeline_dir(Path::new("/a"), Some(&name)),
             Path::new("/a/timelines/after-monday")
         );
     }

@@ -132,7 +132,7 @@ pub mod work;
 pub use anchor::{Anchor, open_anchor, read_anchor};
 pub use anchor_cell::AnchorCell;
 pub use archived::check_archive;
-pub use branch::{TIMELINES, TimelineName};
+pub use branch::{TIMELINES, TimelineName, timeline_dir};
 pub use checkpoint::{CheckpointProgress, CheckpointStats, Checkpointer};
 pub use component::Data;
 pub use cover::Cover;

@@ -3,6 +3,7 @@
 //! A damaged run divides the runs into *stretches*. Each backup serves moments of the stretches that it touches.
 
 use perdura_archive::backup::BackupHeader;
+use perdura_archive::manifest::Clock;
 use perdura_archive::{BackupId, Manifest, Moment, Store};
 use perdura_base::{Epoch, Error, Result};
 use perdura_wal::Archived;
@@ -120,7 +121,7 @@ impl Reachable {
         let listed = || runs().flat_map(|run| run.listed.list());
         Ok(Reachable {
             updates: runs().map(|run| run.updates).sum(),
-            span_us: span_us(manifest, listed().next(), listed().last()),
+            span_us: span_us(&manifest.clock, listed().next(), listed().last()),
             ranges: ranges(&spans, &alone, &stretches),
             backups,
             damaged,
@@ -136,9 +137,9 @@ impl Reachable {
 }
 
 /// Returns the time between two moments, microseconds, without the known steps of the clock between them.
-fn span_us(manifest: &Manifest, first: Option<&Moment>, last: Option<&Moment>) -> Option<u64> {
+fn span_us(clock: &Clock, first: Option<&Moment>, last: Option<&Moment>) -> Option<u64> {
     let (first, last) = first.zip(last)?;
-    let steps = manifest.clock.steps.iter();
+    let steps = clock.steps.iter();
     let between = steps.filter(|step| first.epoch < step.epoch && step.epoch <= last.epoch);
     let jumped: i128 = between
         .map(|step| i128::from(step.to_us) - i128::from(step.from_us))
@@ -308,5 +309,38 @@ fn join(ranges: &mut Vec<Range>, range: Range) {
             last.wall_us.1 = last.wall_us.1.max(range.wall_us.1);
         }
         _ => ranges.push(range),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use perdura_archive::manifest::clock::Step;
+
+    use super::*;
+
+    #[test]
+    fn the_time_between_two_moments_has_no_step_of_the_clock() {
+        let at = |epoch, wall_us| Moment {
+            epoch: Epoch(epoch),
+            wall_us,
+        };
+        let step = |epoch, from_us, to_us| Step {
+            epoch: Epoch(epoch),
+            from_us,
+            to_us,
+        };
+        let clock = Clock {
+            seen_us: 900,
+            steps: vec![
+                step(2, 100, 5_000),
+                step(5, 5_200, 300),
+                step(9, 900, 80_000),
+            ],
+        };
+        let span = |first: Moment, last: Moment| span_us(&clock, Some(&first), Some(&last));
+        assert_eq!(span(at(1, 0), at(8, 900)), Some(900), "there and back");
+        assert_eq!(span(at(1, 0), at(4, 5_200)), Some(300), "there");
+        assert_eq!(span(at(5, 300), at(8, 900)), Some(600), "no step between");
+        assert_eq!(span_us(&clock, None, None), None);
     }
 }

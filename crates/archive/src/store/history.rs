@@ -6,6 +6,7 @@ use perdura_wal::Lineage;
 use super::Store;
 use crate::manifest::Manifest;
 use crate::name::RunId;
+use crate::reader::Run;
 
 impl Store {
     /// Fails unless the database with these lives has the archive's history. Runs that no manifest names yet are a part
@@ -35,11 +36,7 @@ impl Store {
         let last = manifest.runs().last().map(|id| self.open_run(id));
         match last {
             Some(Ok(run)) if run.header().life != LifeId(0) && run.id().epochs.last() == end => {
-                let of_run = Lineage {
-                    id: run.header().life,
-                    past: Vec::new(),
-                };
-                database.check_has(&of_run, end)
+                check_run(database, &run)
             }
             _ => Err(refused),
         }
@@ -48,18 +45,22 @@ impl Store {
     /// Fails if one of these runs has epochs of a history that the database does not have. A damaged run has none.
     pub(super) fn check_runs(&self, database: &Lineage, runs: &[RunId]) -> Result<()> {
         for id in runs {
-            let run = match self.open_run(*id) {
-                Err(Error::Corrupt(_)) => continue,
-                run => run?,
-            };
-            let archived = Lineage {
-                id: run.header().life,
-                past: Vec::new(),
-            };
-            database.check_has(&archived, id.epochs.last())?;
+            match self.open_run(*id) {
+                Err(Error::Corrupt(_)) => {}
+                run => check_run(database, run?.as_ref())?,
+            }
         }
         Ok(())
     }
+}
+
+/// Fails unless a database has the history of a run. The run names the life of its last epoch.
+fn check_run(database: &Lineage, run: &Run) -> Result<()> {
+    let archived = Lineage {
+        id: run.header().life,
+        past: Vec::new(),
+    };
+    database.check_has(&archived, run.id().epochs.last())
 }
 
 /// Returns the lives that an encoded anchor lists. `of` is a manifest of the anchor's database.

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
+use perdura_archive::estimate::restore_us;
 use perdura_archive::manifest::clock::GAP_US;
 use perdura_archive::manifest::{Clock, Step, Writer};
-use perdura_archive::{BackupId, Edit, Images, Manifest, Moment, Moments, Object, ObjectId, Role};
+use perdura_archive::{
+    BackupId, Edit, Images, Manifest, Moment, Moments, Object, ObjectId, Outcome, Report,
+    ReportKind, Role,
+};
 use perdura_base::checksum::crc32c;
 use perdura_base::{CkptEpoch, Epoch, Error, Pos, Uuid};
 use perdura_device::{Disk, MemDisk};
@@ -347,4 +351,46 @@ fn the_anchor_of_the_database_is_in_its_manifests_and_an_agent_keeps_it() {
     drop(store);
     let (again, _) = open(&disk, database(3)).expect("an archive");
     assert_eq!(again.manifest().anchor, [1, 2, 3], "nothing newer was said");
+}
+
+#[test]
+fn a_restore_takes_as_long_as_the_drill_for_each_byte() {
+    let mut manifest = example();
+    let drill = Report {
+        kind: ReportKind::Drill,
+        outcome: Outcome::Holds,
+        uuid: UUID,
+        wall_us: 1,
+        from: CkptEpoch(5),
+        to: CkptEpoch(0),
+        begin: Epoch(1002),
+        end: Epoch(1003),
+        manifest: 1,
+        runs: 1,
+        took_us: 3000,
+        digests: Vec::new(),
+        text: String::new(),
+    };
+    assert_eq!(restore_us(&manifest, &drill), Some(3000));
+    let bytes = manifest.objects.iter().map(|object| object.bytes).sum();
+    manifest.objects.push(Object {
+        bytes,
+        ..run(1004, 1008, 0)
+    });
+    manifest.end = Epoch(1008);
+    assert_eq!(restore_us(&manifest, &drill), Some(6000), "twice the bytes");
+    let of_another = Report {
+        from: CkptEpoch(4),
+        ..drill.clone()
+    };
+    assert_eq!(
+        restore_us(&manifest, &of_another),
+        None,
+        "its backup is gone"
+    );
+    let proof = Report {
+        kind: ReportKind::Proof,
+        ..drill
+    };
+    assert_eq!(restore_us(&manifest, &proof), None);
 }

@@ -14,7 +14,7 @@ use perdura_base::Uuid;
 use perdura_base::moment::moment;
 use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_page::RegionDigest;
-use perdura_recovery::TimelineName;
+use perdura_recovery::{TimelineName, timeline_dir};
 use perdura_restore::failed_reports;
 use perdura_restore::reachable::{Range, Reachable};
 use serde::Serialize;
@@ -136,11 +136,6 @@ impl Which {
         let (store, _) = opened.with_context(|| self.dir().display().to_string())?;
         Ok(store)
     }
-}
-
-/// Returns the directory of a timeline's archive. `None`: the first timeline.
-pub fn timeline_dir(archive: &Path, timeline: Option<&TimelineName>) -> PathBuf {
-    timeline.map_or_else(|| archive.to_owned(), |name| name.dir_in(archive))
 }
 
 /// Warns that a backup cannot be used. The caller then uses an older backup.

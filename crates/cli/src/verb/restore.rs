@@ -13,14 +13,14 @@ use clap::Parser;
 use perdura_archive::Store;
 use perdura_base::moment::moment;
 use perdura_device::{Disk, FileDisk, SystemClock};
-use perdura_recovery::{Anchor, Disks, TimelineName};
+use perdura_recovery::{Anchor, Disks, TimelineName, timeline_dir};
 use perdura_restore::{
     At, Deadlines, ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, Trial,
     failed_reports, restore, restore_in_log_order,
 };
 use serde::Serialize;
 
-use super::archive::{open, passed_over, timeline_dir};
+use super::archive::{open, passed_over};
 use super::repair::new_uuid;
 use crate::exit::Damaged;
 use crate::offline::restore_threads;
@@ -350,19 +350,25 @@ fn tell(args: &Args, planned: &Planned, replay: &ReplayReport, took: Duration) -
     output::text(&told_text(args, &told))
 }
 
+/// Returns the line with the time that was asked for, if one was.
+fn asked_text(asked: Option<&str>) -> String {
+    asked.map_or_else(String::new, |asked| format!("asked     {asked}\n"))
+}
+
+/// Returns the time of an epoch, in commas. Empty if the archive has no time for the epoch.
+fn time_text(time: Option<&str>) -> String {
+    time.map_or_else(String::new, |time| format!(", {time},"))
+}
+
 /// Returns the report of a restore as text for people.
 fn told_text(args: &Args, told: &Told) -> String {
-    let asked = told.asked.iter();
-    let mut text: String = asked.map(|asked| format!("asked     {asked}\n")).collect();
+    let mut text = asked_text(told.asked.as_deref());
     text += &format!(
         "restored  epoch {}{} of database {} in {:.2} s, from {}\n\
          pages     {} ({} bytes read, {} written); records: {} applied, {} taken out, {} skipped\n\
          made      {}, database {}\n",
         told.epoch,
-        told.time
-            .iter()
-            .map(|time| format!(", {time},"))
-            .collect::<String>(),
+        time_text(told.time.as_deref()),
         told.parent,
         told.seconds,
         told.backup,

@@ -162,6 +162,9 @@ fn a_running_server_makes_and_lists_backups_and_proves_its_checkpoints() {
     server.ask(&["SET", "one", "1"]);
     wait_until(&server, "restorable", |restorable| restorable == "yes");
     server.ask(&["SET", "two", "2"]);
+    server.ask(&["RPUSH", "list", "a", "b"]);
+    let mut other = Client::connect_to(server.port(), 3).unwrap();
+    other.ask(&["HSET", "hash", "field", "value"]).unwrap();
     let address = format!("127.0.0.1:{}", server.port());
     let made = done(&["backup", "create", "--server", &address]);
     assert!(made.starts_with("backup    backup-"), "{made}");
@@ -187,6 +190,10 @@ fn a_running_server_makes_and_lists_backups_and_proves_its_checkpoints() {
     ];
     let drilled = done(&drill);
     assert!(drilled.contains("holds") && !to.exists(), "{drilled}");
+    assert!(
+        drilled.contains("\ncounted   db0: 2 strings, 1 lists; db3: 1 hashes\n"),
+        "{drilled}"
+    );
     let status = done(&["archive", "status", "--archive", arg(&archive)]);
     let reported = |what| status.lines().find(|line| line.starts_with(what));
     for what in ["proof", "drill"] {
@@ -207,7 +214,22 @@ fn a_running_server_makes_and_lists_backups_and_proves_its_checkpoints() {
     assert!(code != 0 && text.contains("--server"), "{text}");
     let (code, text) = ended(&["backup", "create", "--data", arg(&data)]);
     assert!(code == 2 && text.contains("--server"), "{text}");
+    assert!(status.contains("\nrestore   about "), "{status}");
     server.kill();
+    let dry = [
+        "restore",
+        "--dry-run",
+        "--from",
+        arg(&archive),
+        "--to",
+        arg(&to),
+    ];
+    for more in [&[][..], &["--log-dir", arg(&data)]] {
+        let said = done(&[&dry[..], more].concat());
+        assert!(said.starts_with("would be  epoch "), "{said}");
+        assert!(said.ends_with("made      nothing\n"), "{said}");
+        assert!(!to.exists(), "{said}");
+    }
     restore(&archive, &to);
     let server = Server::start(&to, &[]);
     assert_eq!(

@@ -7,7 +7,7 @@ use perdura_archive::Generation;
 use perdura_base::{Error, Result};
 use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_recovery::disks::{Disks, Locks, lock_new_anchor};
-use perdura_recovery::{Anchor, Progress, read_anchor};
+use perdura_recovery::{Anchor, Progress, read_anchor, timeline_dir};
 use perdura_wal::EpochEnds;
 
 use super::Db;
@@ -181,7 +181,7 @@ fn archiving_onto(disk: Arc<dyn Disk>, options: &Options, clock: &Arc<SystemCloc
 /// that the database is archived, the directory need not exist: an open does not need to reach such an archive.
 fn archive_at(dir: &Path, anchor: Option<&Anchor>) -> Result<Arc<dyn Disk>> {
     let timeline = anchor.and_then(|anchor| anchor.timeline.as_ref());
-    let dir = timeline.map_or_else(|| dir.to_owned(), |name| name.dir_in(dir));
+    let dir = timeline_dir(dir, timeline);
     let is_archived = anchor.is_some_and(|anchor| anchor.archived.is_some());
     Ok(match is_archived {
         true => Arc::new(FileDisk::at(&dir)),

@@ -1,7 +1,7 @@
 //! Restores to given times.
 
 use perdura_base::Epoch;
-use perdura_device::Clock as _;
+use perdura_device::{Clock as _, Disk as _};
 use perdura_restore::At;
 
 use crate::lost_disk::{World, carry_out, values};
@@ -193,4 +193,46 @@ fn a_time_of_an_idle_hour_is_the_last_state() {
     let newest = world.changes.iter().map(|change| change.epoch).max();
     assert_eq!(restored(&world, beyond(15)).0, newest.expect("a change"));
     assert_eq!(restored(&world, beyond(5)).0, last, "the idle hour stays");
+}
+
+/// The clock was set back, and a run followed that no manifest named yet. The manifest's reading of the clock, from
+/// before, vouched for that run. So a time before the first moment led to the last state (crash run 829944).
+#[test]
+fn a_manifest_vouches_for_no_run_that_it_does_not_name() {
+    let mut rng = fastrand::Rng::with_seed(4);
+    let mut world = World::new(4);
+    world.back_up();
+    world.set_any(&mut rng);
+    world.flush();
+    world.archive();
+    let named = world.store().expect("an archive").manifest();
+    let hour_us = 3_600_000_000;
+    let before = world.clock.wall_us() - hour_us;
+    world.clock.set_wall_us(before - hour_us);
+    world.set_any(&mut rng);
+    world.flush();
+    world.archive();
+    // The disk loses the newer manifests, and keeps the run.
+    let later = |path: &str| {
+        let number = path
+            .rsplit_once("manifest-")
+            .map(|(_, number)| number.parse::<u64>());
+        matches!(number, Some(Ok(number)) if number > named.number)
+    };
+    world.kill();
+    world.leave();
+    world.come_back(perdura_device::CrashProfile::Killed, 1);
+    for (path, _) in world.archive.files() {
+        if later(&path) {
+            world.archive.life().remove(&path).expect("a manifest");
+        }
+    }
+    let store = world.store().expect("an archive");
+    assert_eq!(
+        store.unnamed_runs(&store.manifest()).expect("a run").len(),
+        1
+    );
+    let refused = At::Time(before).resolve(&store, &[], before + 2 * hour_us);
+    let text = refused.expect_err("no moment is known then").to_string();
+    assert!(text.contains("is not in the archive"), "{text}");
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use perdura::archive::backlog::BacklogOptions;
 use perdura::{Archiving, Core, Error, Progress};
 use perdura_archive::{ArchiverStep, Object, Store};
+use perdura_base::error::Family;
 use perdura_base::{Epoch, StreamId, Uuid};
 use perdura_device::SimDisk;
 use perdura_wal::{FlushProgress, Rung};
@@ -25,9 +26,6 @@ const STEPS_MAX: u32 = 400;
 pub(crate) struct OlderCopy {
     uuid: Uuid,
     disks: Vec<Arc<SimDisk>>,
-    /// The number of restarts before the copy. Writes that were in flight are in the copy, and a crash may take them from
-    /// the database.
-    restarts: u64,
 }
 
 /// The archive's end and its files.
@@ -62,7 +60,6 @@ impl ArchiveWorld {
             self.past = Some(OlderCopy {
                 uuid: anchor.uuid,
                 disks,
-                restarts: self.tally.restarts,
             });
         }
         Ok(())
@@ -81,7 +78,6 @@ impl ArchiveWorld {
             return Ok(());
         }
         let disks = copies_of(&past.disks);
-        let may_differ = past.restarts != self.tally.restarts;
         let store = copies_of(std::slice::from_ref(&self.store)).remove(0);
         let failed = |error: Error| format!("a copy that was set back: {error}");
         let before = ArchiveFiles::of(&store, &uuid).map_err(failed)?;
@@ -100,6 +96,9 @@ impl ArchiveWorld {
         let is_set_back = kept < before.end;
         #[cfg(test)]
         crate::tests::mistakes::forget_end(&core, before.end).map_err(failed)?;
+        // Writes that were in flight are in the copy, and a crash may have taken them from the database.
+        let life = |core: &Core| core.anchor().get().lineage.life_at(before.end);
+        let may_differ = life(&core) != life(self.world.core());
         let refused = self.meet(&core, &store);
         let after = ArchiveFiles::of(&store, &uuid).map_err(failed)?;
         self.reach(if is_set_back {
@@ -114,7 +113,9 @@ impl ArchiveWorld {
         match (is_set_back, refused) {
             (true, None) => Err(format!("{what}: the copy archives")),
             (true, Some(_)) if before != after => Err(format!("{what}: the archive changed")),
-            // The database lost writes that the copy has, and continued with other ones.
+            (true, Some(error)) if error.family() != Family::Corruption => {
+                Err(format!("{what}: {error}"))
+            }
             (false, Some(Error::OtherHistory { .. })) if may_differ && before == after => Ok(()),
             (false, Some(error)) => Err(format!("{what}: {error}")),
             _ => Ok(()),

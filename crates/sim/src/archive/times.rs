@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use perdura_archive::manifest::clock::TOLERANCE_US;
 use perdura_archive::{Retention, Store};
+use perdura_base::Error;
 use perdura_device::Clock;
 use perdura_restore::At;
 use perdura_wal::Rung;
@@ -122,9 +123,13 @@ impl ArchiveWorld {
         let nth = self.rng.usize(0..count);
         let time_us = self.samples.0[nth].wall_us + self.rng.u64(0..1000);
         let now_us = self.clock.wall_us();
-        let Ok(chosen) = At::Time(time_us).resolve(&store, &[], now_us) else {
-            self.reach("time_refused");
-            return Ok(());
+        let chosen = match At::Time(time_us).resolve(&store, &[], now_us) {
+            Ok(chosen) => chosen,
+            Err(Error::Usage(_)) => {
+                self.reach("time_refused");
+                return Ok(());
+            }
+            Err(error) => return self.store_failed("a time", &error),
         };
         self.reach("time_found");
         // A merge may drop moments. The last moment that is left may be older than the state at the time.

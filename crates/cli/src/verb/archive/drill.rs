@@ -23,7 +23,7 @@ use serde::Serialize;
 use super::Which;
 use crate::exit::Damaged;
 use crate::in_memory::Pool;
-use crate::offline::{Directories, Offline, counted};
+use crate::offline::{Directories, Offline};
 use crate::output;
 use crate::verb::repair::new_uuid;
 use crate::verb::restore::sources::{self, Target};
@@ -167,11 +167,8 @@ fn count(to: &Path, made: &RestoreReport) -> Counted {
         log_dir: Vec::new(),
         image_dir: Vec::new(),
     };
-    let restarted = Offline::open(&directories).and_then(|offline| {
-        let (restarted, _) = offline.restart(&Pool::default())?;
-        Ok(counted(&restarted)?)
-    });
-    match restarted {
+    let offline = Offline::open(&directories);
+    match offline.and_then(|offline| offline.counts(&Pool::default())) {
         Ok(counts) => Counted::All(counts),
         Err(error) => {
             let why = format!("{error:#}");

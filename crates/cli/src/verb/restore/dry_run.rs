@@ -9,8 +9,8 @@ use perdura_device::SystemClock;
 use perdura_restore::{RestorePlan, Trial, try_plan};
 use serde::Serialize;
 
-use super::Args;
 use super::sources::Planned;
+use super::{Args, asked_text, time_text};
 use crate::offline::restore_threads;
 use crate::output;
 
@@ -63,10 +63,8 @@ pub fn tell(args: &Args, planned: &Planned, trial: &Trial) -> Result<()> {
 }
 
 fn text(args: &Args, told: &DryRun) -> String {
-    let asked = told.asked.iter();
-    let mut text: String = asked.map(|asked| format!("asked     {asked}\n")).collect();
-    let time = told.time.iter();
-    let time: String = time.map(|time| format!(", {time},")).collect();
+    let mut text = asked_text(told.asked.as_deref());
+    let time = time_text(told.time.as_deref());
     let backup = &told.backup;
     let runs = to_u64(told.runs);
     text += &format!(
