@@ -464,9 +464,31 @@ impl Merger {
 }
 
 /// Returns a moment at `epoch`. The moment gets the wall clock of the last listed moment that is not after `epoch`. If
-/// no such moment is listed, the wall clock is 0.
+/// none is, it gets that of the first listed moment: retention then keeps the moment longer, and not shorter. Without a
+/// listed moment, the wall clock is 0.
 fn moment_at(epoch: Epoch, listed: &[Moment]) -> Moment {
     let before = listed.partition_point(|moment| moment.epoch <= epoch);
-    let wall_us = before.checked_sub(1).map_or(0, |i| listed[i].wall_us);
-    Moment { epoch, wall_us }
+    let nearest = listed.get(before.saturating_sub(1));
+    Moment {
+        epoch,
+        wall_us: nearest.map_or(0, |moment| moment.wall_us),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A cut before the first listed moment got the time 0. Times of the archive were then refused, because the clock
+    /// seemed to have been set back.
+    #[test]
+    fn a_cut_before_the_first_moment_has_a_time() {
+        let listed = [(3, 300), (5, 500)].map(|(epoch, wall_us)| Moment {
+            epoch: Epoch(epoch),
+            wall_us,
+        });
+        let times = [2, 3, 4, 5, 9].map(|epoch| moment_at(Epoch(epoch), &listed).wall_us);
+        assert_eq!(times, [300, 300, 300, 500, 500]);
+        assert_eq!(moment_at(Epoch(1), &[]).wall_us, 0);
+    }
 }

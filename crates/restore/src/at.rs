@@ -75,9 +75,10 @@ pub struct Chosen {
     pub asked_us: Option<u64>,
 }
 
-/// Returns the moments that a run lists.
+/// Returns the moments that a run lists with their times. A merged run may keep the moment of a cut without its time.
 fn of_run(run: &Run) -> impl Iterator<Item = Moment> + '_ {
-    run.moments().list().iter().copied()
+    let listed = run.moments().list().iter().copied();
+    listed.filter(|moment| moment.wall_us > 0)
 }
 
 /// Visits every moment, in order: first the moments of an archive, then the moments of the runs in `tail`. A run that
@@ -158,6 +159,12 @@ impl At {
     /// [`Error::Usage`] for a time that is not between the first and the last moment; the error names these moments.
     /// Also for a time that the clock showed twice, and for one next to a run that cannot be read. The errors of the disk.
     pub fn resolve(self, store: &Store, tail: &[Arc<Run>], now_us: u64) -> Result<Chosen> {
+        // Only one run is open at a time, and a merge may replace the runs in the meantime.
+        store.with_newest(|_| self.resolve_by(store, tail, now_us))
+    }
+
+    /// Returns the moment as [`resolve`](Self::resolve), by the newest manifest that was read.
+    fn resolve_by(self, store: &Store, tail: &[Arc<Run>], now_us: u64) -> Result<Chosen> {
         let time_us = match self {
             At::Epoch(epoch) => {
                 return Ok(Chosen {
@@ -203,7 +210,7 @@ pub(crate) fn wall_of(runs: &[Arc<Run>], epoch: Epoch) -> Option<u64> {
         .iter()
         .rev()
         .flat_map(|run| run.moments().list().iter().rev());
-    let mut up_to = newest_first.filter(|moment| moment.epoch <= epoch);
+    let mut up_to = newest_first.filter(|moment| moment.epoch <= epoch && moment.wall_us > 0);
     up_to.next().map(|moment| moment.wall_us)
 }
 

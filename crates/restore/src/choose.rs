@@ -85,16 +85,8 @@ impl Sources<'_> {
         target: Option<Epoch>,
         mut passed_over: impl FnMut(BackupId, &Error),
     ) -> Result<RestorePlan> {
-        loop {
-            let manifest = self.store.refresh()?;
-            let planned = self.plan_by(&manifest, target, &mut passed_over);
-            // If planning fails, a writer may have removed runs from the archive since the manifest was read. Then the
-            // plan is made again.
-            match planned {
-                Err(_) if self.store.refresh()?.number != manifest.number => {}
-                planned => return planned,
-            }
-        }
+        self.store
+            .with_newest(|manifest| self.plan_by(manifest, target, &mut passed_over))
     }
 
     fn plan_by(

@@ -42,6 +42,14 @@ struct Expected {
     runs: u64,
 }
 
+/// An image or a backup, and its digest of each partition.
+struct Base {
+    k: CkptEpoch,
+    /// The first epoch with records that it may lack.
+    begin: Epoch,
+    sums: Vec<u64>,
+}
+
 /// Compares the database on `disks`, which was restored by `plan`, with the archive.
 ///
 /// # Errors
@@ -126,8 +134,12 @@ fn expected(store: &Store, plan: &RestorePlan, report: &RestoreReport) -> Result
     let is_of_these = |proof: &Report| proof.digests.len() == of_backup.len();
     if let Some(proof) = proof.filter(is_of_these) {
         let by = format!("the digest of image {} with the records after it", proof.to);
-        let base = (proof.to, proof.begin, proof.digests);
-        if let Some((partitions, runs)) = advanced(store, base, report.epoch)? {
+        let base = Base {
+            k: proof.to,
+            begin: proof.begin,
+            sums: proof.digests,
+        };
+        if let Some((partitions, runs)) = advanced(store, &base, report.epoch)? {
             return Ok(Some(Expected {
                 by,
                 partitions,
@@ -139,8 +151,12 @@ fn expected(store: &Store, plan: &RestorePlan, report: &RestoreReport) -> Result
         return Ok(None);
     }
     let by = format!("the digests of {} with the records after it", id.name());
-    let base = (header.id.k, header.begin, of_backup);
-    let expected = advanced(store, base, report.epoch)?;
+    let base = Base {
+        k: header.id.k,
+        begin: header.begin,
+        sums: of_backup,
+    };
+    let expected = advanced(store, &base, report.epoch)?;
     Ok(expected.map(|(partitions, runs)| Expected {
         by,
         partitions,
@@ -151,19 +167,23 @@ fn expected(store: &Store, plan: &RestorePlan, report: &RestoreReport) -> Result
 /// Returns the digests `sums` of image `k`, XORed with the digests of all records that the image does not reflect. Also
 /// returns the number of runs that these records are in. Returns `None` if the runs do not reach back to the image's
 /// begin, or do not end with `last`.
-fn advanced(
-    store: &Store,
-    (k, begin, mut sums): (CkptEpoch, Epoch, Vec<u64>),
-    last: Epoch,
-) -> Result<Option<(Vec<u64>, u64)>> {
+fn advanced(store: &Store, base: &Base, last: Epoch) -> Result<Option<(Vec<u64>, u64)>> {
+    // Only one run is open at a time, and a merge may replace the runs in the meantime.
+    store.with_newest(|_| advanced_by(store, base, last))
+}
+
+/// Returns the digests as [`advanced`], by the newest manifest that was read.
+fn advanced_by(store: &Store, base: &Base, last: Epoch) -> Result<Option<(Vec<u64>, u64)>> {
+    let Base { k, begin, sums } = base;
+    let mut sums = sums.clone();
     let mut runs = Listed::of_archive(store)?;
     let holds = runs
         .first()
-        .is_some_and(|run| run.id().epochs.begin <= begin);
+        .is_some_and(|run| run.id().epochs.begin <= *begin);
     if !holds || runs.last().map(|run| run.id().epochs.last()) != Some(last) {
         return Ok(None);
     }
-    runs.retain(|run| run.id().epochs.end > begin);
+    runs.retain(|run| run.id().epochs.end > *begin);
     assert!(
         runs.windows(2)
             .all(|pair| pair[0].id().epochs.end == pair[1].id().epochs.begin),
@@ -171,7 +191,7 @@ fn advanced(
     );
     for run in &runs {
         for (tag, partition, digest) in run.open(store)?.digests().sums() {
-            if k <= tag {
+            if *k <= tag {
                 sums[usize::from(partition.0)] ^= digest;
             }
         }

@@ -118,10 +118,12 @@ impl Reachable {
             spans.push(ends(first));
         }
         let runs = || stretches.iter().flatten();
-        let listed = || runs().flat_map(|run| run.listed.list());
+        // A merged run may keep the moment of a cut without its time.
+        let all = || runs().flat_map(|run| run.listed.list());
+        let listed = || all().filter(|moment| moment.wall_us > 0);
         Ok(Reachable {
             updates: runs().map(|run| run.updates).sum(),
-            span_us: span_us(&manifest.clock, listed().next(), listed().last()),
+            span_us: span_us(&manifest.clock, listed().next(), listed().next_back()),
             ranges: ranges(&spans, &alone, &stretches),
             backups,
             damaged,
@@ -272,8 +274,9 @@ fn piece(run: &RunMoments, from: Epoch, to: Epoch) -> Option<Range> {
     let own: Vec<&Moment> = listed
         .filter(|moment| from <= moment.epoch && moment.epoch <= to)
         .collect();
-    let wall = |moment: Option<&&Moment>| moment.map_or(0, |moment| moment.wall_us);
-    let wall_us = (wall(own.first()), wall(own.last()));
+    let mut timed = own.iter().map(|moment| moment.wall_us).filter(|us| *us > 0);
+    let first_us = timed.next().unwrap_or(0);
+    let wall_us = (first_us, timed.next_back().unwrap_or(first_us));
     if !is_combined {
         return Some(Range {
             first: from,

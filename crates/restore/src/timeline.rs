@@ -52,6 +52,7 @@ impl Timeline {
 
     /// Visits the next moment.
     pub(crate) fn note(&mut self, moment: Moment) {
+        debug_assert!(moment.wall_us > 0, "a moment without a time has no place");
         debug_assert!(
             self.last.is_none_or(|last| last.epoch < moment.epoch),
             "moments come in the order of their epochs"

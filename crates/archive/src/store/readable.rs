@@ -20,11 +20,18 @@ impl Store {
     /// [`Error::Corrupt`] for a missing or damaged run, and for runs that leave a gap or partly overlap; errors of the
     /// disk.
     pub fn readable_runs(&self) -> Result<Vec<Arc<Run>>> {
+        self.with_newest(|manifest| self.runs_by(manifest))
+    }
+
+    /// Calls `read` with the newest manifest. Calls it again if it fails and the manifest is no longer the newest: a writer
+    /// may have removed files that the manifest names.
+    ///
+    /// # Errors
+    /// Errors of `read`; errors of the disk.
+    pub fn with_newest<T>(&self, mut read: impl FnMut(&Manifest) -> Result<T>) -> Result<T> {
         loop {
             let manifest = self.refresh()?;
-            let found = self.runs_by(&manifest);
-            // A writer may have removed runs from the archive since the manifest was read.
-            match found {
+            match read(&manifest) {
                 Err(_) if self.refresh()?.number != manifest.number => {}
                 found => return found,
             }

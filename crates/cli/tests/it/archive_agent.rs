@@ -206,9 +206,18 @@ fn restores_beside_an_agent_that_merges_and_prunes_end_soon() {
                 std::thread::sleep(Duration::from_millis(30));
             }
         });
-        let took = (0..restores).map(|_| {
+        let took = (0..restores).map(|nth| {
+            let restore = ["restore", "--from", arg(&archive), "--to", arg(&to)];
+            let drill = ["archive", "drill", "--archive", arg(&archive)];
+            if nth % 4 == 0 {
+                // A drill has the lowest priority, so its time says nothing.
+                done(&[&drill[..], &["--to", arg(&to)]].concat());
+            }
             let begin = Instant::now();
-            done(&["restore", "--from", arg(&archive), "--to", arg(&to)]);
+            match nth % 2 {
+                0 => done(&[&restore[..], &["--at", "end-10ms"]].concat()),
+                _ => done(&restore),
+            };
             let took = begin.elapsed();
             std::fs::remove_dir_all(&to).unwrap();
             took

@@ -165,12 +165,18 @@ fn the_anchor_vouches_for_an_idle_database_without_being_asked() {
 /// Returns the sizes of a directory's log files, in order.
 fn log_files(dir: &tempfile::TempDir) -> Vec<u64> {
     let log = dir.path().join("data/log");
-    let files = std::fs::read_dir(log).unwrap();
-    let mut sizes: Vec<u64> = files
-        .map(|file| file.unwrap().metadata().unwrap().len())
-        .collect();
-    sizes.sort_unstable();
-    sizes
+    loop {
+        let files = std::fs::read_dir(&log).unwrap();
+        let sizes = files.map(|file| Ok(file?.metadata()?.len()));
+        match sizes.collect::<std::io::Result<Vec<u64>>>() {
+            Ok(mut sizes) => {
+                sizes.sort_unstable();
+                return sizes;
+            }
+            // A prepared file got its name after the directory was read.
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound),
+        }
+    }
 }
 
 const MIB: u64 = 1 << 20;
