@@ -84,6 +84,11 @@ id!(
     PartitionId(u16)
 );
 
+impl TableId {
+    /// The catalog.
+    pub const CATALOG: TableId = TableId(0);
+}
+
 /// The number of an update of a page, modulo 2^32. Each update of the page raises it by 1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Useq(pub u32);

@@ -19,7 +19,7 @@ pub use rows::CatalogRows;
 pub(crate) use rows::{dropped_behind, kind_of, schema_of};
 
 /// The catalog's own table.
-pub const CATALOG: TableId = TableId(0);
+pub const CATALOG: TableId = TableId::CATALOG;
 
 const NEXT_ID: &[u8] = b"n";
 const NEXT_PROCEDURE: &[u8] = b"m";

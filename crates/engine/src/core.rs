@@ -7,6 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use perdura_base::checksum::mix64;
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Pos, Result, StreamId, TableId};
 use perdura_device::{Clock, LogWayReport};
 use perdura_heap::ahead::AHEAD_KEYS;
@@ -124,7 +125,9 @@ impl Core {
             value_form: options.typed.form,
         };
         let sink = yardstick.sink(Arc::clone(wal));
-        let executor = Executor::new(Arc::clone(heap), sink, executor_options);
+        let life_number = u64::from(life.anchor.get().incarnation.0);
+        let executor = Executor::new(Arc::clone(heap), sink, executor_options)
+            .with_seed(mix64(env.seed) ^ life_number);
         let tables = NamedTables::new(options.tables);
         let maps = tables_of(heap)?
             .into_iter()

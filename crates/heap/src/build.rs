@@ -72,8 +72,8 @@ impl Partition {
     /// # Errors
     /// Fails with `Corrupt`, like [`build_indexes`](Self::build_indexes).
     pub fn build_catalog_index(&mut self) -> Result<()> {
-        let only_catalog = |table: TableId| (table.0 == 0).then(TableForm::default);
-        self.attach_table(TableId(0), false);
+        let only_catalog = |table: TableId| (table == TableId::CATALOG).then(TableForm::default);
+        self.attach_table(TableId::CATALOG, false);
         self.derive(&only_catalog, None).map(drop)
     }
 

@@ -83,8 +83,8 @@ impl<'x, 't> Cx<'x, 't> {
         self.tx.now_ms()
     }
 
-    /// Returns the next random number of this transaction. A replay gets the same numbers. The seed is derived from the
-    /// transaction's sequence number in its first partition.
+    /// Returns the next random number of this transaction. A replay gets the same numbers; see
+    /// [`Tx::random_seed`](perdura_txn::Tx::random_seed).
     ///
     /// # Errors
     /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return, if the transaction has no
@@ -94,8 +94,7 @@ impl<'x, 't> Cx<'x, 't> {
             Some(state) => state,
             None => {
                 let first = self.first_latched();
-                let sequence = self.tx.sequence(first)?;
-                mix64(self.registry.seed() ^ mix64(sequence) ^ u64::from(first.0))
+                mix64(self.registry.seed() ^ self.tx.random_seed(first)?)
             }
         };
         let state = state.wrapping_add(STEP);

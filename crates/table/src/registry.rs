@@ -109,12 +109,6 @@ impl Registry {
             .map(|entry| (entry.table.id, &entry.schema))
     }
 
-    /// Returns whether the database has any typed table.
-    #[must_use]
-    pub fn has_tables(&self) -> bool {
-        self.tables().next().is_some()
-    }
-
     /// Returns whether the database has any key-addressed table.
     #[must_use]
     pub fn has_keyed(&self) -> bool {

@@ -13,6 +13,8 @@ use smallvec::SmallVec;
 
 use crate::ordered::{self, Says};
 use crate::packing::Packing;
+use crate::random::Seeds;
+use crate::row_ids::CounterKeys;
 use crate::sink::Sink;
 use crate::tx::{ACCOUNT_STEP_BYTES, Guards, Tx};
 use crate::typed::{Typed, ValueForm};
@@ -57,6 +59,8 @@ pub struct Executor {
     heap: Arc<Heap>,
     sink: Sink,
     options: ExecutorOptions,
+    counters: CounterKeys,
+    seeds: Seeds,
 }
 
 /// After this many runs that missed latches, a transaction gets all latches. Otherwise a transaction that needs a new
@@ -174,7 +178,17 @@ impl Executor {
             heap,
             sink,
             options,
+            counters: CounterKeys::default(),
+            seeds: Seeds::new(0),
         }
+    }
+
+    /// Returns the executor with other seeds for the random numbers of transactions. Each life of a database needs
+    /// another `seed`.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.seeds = Seeds::new(seed);
+        self
     }
 
     /// Runs `f` as one serial transaction over the declared partitions, at `now_ms`. If `f` touches
@@ -214,6 +228,7 @@ impl Executor {
     ) -> Result<(R, Ticket), E> {
         let mut running = Running::begin(&self.heap)?;
         let scratch = running.scratch();
+        scratch.typed.seed = None;
         let mut parts = *declared;
         let mut manner = *manner;
         let mut runs = 0;
@@ -402,6 +417,8 @@ impl Executor {
             undo,
             typed,
             marks,
+            counters: &self.counters,
+            seeds: &self.seeds,
             appending: 0,
             now_ms,
             changed: SmallVec::new(),

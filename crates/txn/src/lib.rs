@@ -31,6 +31,8 @@ pub mod executor;
 mod names;
 pub mod ordered;
 mod packing;
+mod random;
+mod row_ids;
 mod sink;
 mod spot;
 mod texts;

@@ -72,7 +72,7 @@ impl Tx<'_> {
         let _verb = self.verb();
         debug_assert_eq!(spot.spot, None, "the key was not found");
         self.check_write(key, value.len())?;
-        self.typed.homes.insert(spot.home);
+        self.note_home(table, spot.home);
         let admitted = key.len() + value.len() + Self::ROW_BYTES;
         self.change(spot.at, admitted, |part, undo| {
             part.insert(undo, TableKey::new(table.id, key, spot.hash), value)
@@ -93,7 +93,7 @@ impl Tx<'_> {
     ) -> Result<bool> {
         let _verb = self.verb();
         self.check_write(key, value.len())?;
-        self.typed.homes.insert(spot.home);
+        self.note_home(table, spot.home);
         let admitted = key.len() + value.len() + Self::ROW_BYTES;
         self.change(spot.at, admitted, |part, undo| {
             let to = TableKey::new(table.id, key, spot.hash);

@@ -15,6 +15,8 @@ use smallvec::SmallVec;
 
 use crate::names::{self, Names};
 use crate::packing::Packing;
+use crate::random::Seeds;
+use crate::row_ids::CounterKeys;
 use crate::typed::Typed;
 use crate::verb::{Marks, Verb};
 
@@ -40,6 +42,10 @@ pub struct Tx<'a> {
     pub(crate) undo: &'a mut Undo,
     pub(crate) typed: &'a mut Typed,
     pub(crate) marks: &'a Marks,
+    /// The catalog's keys of the counters of row ids.
+    pub(crate) counters: &'a CounterKeys,
+    /// The seeds for random numbers.
+    pub(crate) seeds: &'a Seeds,
     /// The log for the transaction's records; `None` in a replay.
     pub(crate) wal: Option<&'a Wal>,
     /// The log stream for the transaction's group.

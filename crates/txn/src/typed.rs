@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::ops::Bound;
 
 use perdura_base::checksum::hash64;
-use perdura_base::{Error, PartitionId, PartitionSet, Result, TableId};
+use perdura_base::{PartitionId, PartitionSet, Result, TableId};
 use perdura_formats::ordered::{At, Op, Part, encode_place};
 use perdura_heap::{KeyHash, RowRef, Savepoint, Which};
 use smallvec::SmallVec;
@@ -69,9 +69,6 @@ pub struct TypedTable {
     pub keyed: bool,
 }
 
-/// The maximum number of rows without a key that one transaction can insert in one partition.
-const ROW_IDS_MAX: u64 = 1 << 16;
-
 /// The notes of a transaction about typed tables.
 pub(crate) struct Typed {
     /// True if the effects of the transaction are noted.
@@ -82,13 +79,16 @@ pub(crate) struct Typed {
     pub is_command: bool,
     /// True if a command has used a page-addressed table, which is not allowed.
     used_pages: Cell<bool>,
-    /// The homes of the rows that the transaction wrote.
+    /// The homes of the key-addressed rows that the transaction wrote.
     pub homes: PartitionSet,
     effects: Vec<Noted>,
     bytes: Vec<u8>,
     /// Scratch for a patch, or for the effects that are hashed.
     scratch: Vec<u8>,
-    row_ids: SmallVec<[(PartitionId, u64); 2]>,
+    /// The seed of the transaction's random numbers. `None`: the transaction has not used any, or is a command.
+    pub seed: Option<u64>,
+    /// The partitions from whose sequences the transaction took row ids, each with the number of ids less one.
+    pub row_ids: SmallVec<[(PartitionId, u64); 2]>,
 }
 
 /// An effect in `Typed::bytes`, encoded without its place. The place names the frame's part (partition) that has the
@@ -125,6 +125,7 @@ impl Typed {
             effects: Vec::new(),
             bytes: Vec::new(),
             scratch: Vec::new(),
+            seed: None,
             row_ids: SmallVec::new(),
         }
     }
@@ -234,6 +235,15 @@ impl Tx<'_> {
         }
     }
 
+    /// Notes that a row of the table was written in a home. Only a key-addressed row is ordered, so only such a row gives
+    /// the transaction a number in the home's sequence.
+    #[inline]
+    pub(crate) fn note_home(&mut self, table: TypedTable, home: PartitionId) {
+        if table.keyed {
+            self.typed.homes.insert(home);
+        }
+    }
+
     pub(crate) fn home(
         &self,
         table: TypedTable,
@@ -314,7 +324,7 @@ impl Tx<'_> {
             "what is removed is gone"
         );
         if removed.is_some() {
-            self.typed.homes.insert(home);
+            self.note_home(table, home);
         }
         Ok(removed.is_some())
     }
@@ -431,33 +441,6 @@ impl Tx<'_> {
     pub fn sequence(&self, home: PartitionId) -> Result<u64> {
         let at = self.guard_of(home)?;
         Ok(self.guards[at].1.pseq() + 1)
-    }
-
-    /// Returns an id for a new row of a keyless table. The id is never used again in this home.
-    ///
-    /// # Errors
-    /// [`Error::Undeclared`], which the closure must return; [`Error::Usage`] after 65,536 new ids of one transaction
-    /// in one partition.
-    pub fn next_row_id(&mut self, home: PartitionId) -> Result<u64> {
-        let sequence = self.sequence(home)?;
-        let found = self.typed.row_ids.iter_mut().find(|(id, _)| *id == home);
-        let count = match found {
-            Some((_, count)) => {
-                *count += 1;
-                *count
-            }
-            None => {
-                self.typed.row_ids.push((home, 0));
-                0
-            }
-        };
-        if count >= ROW_IDS_MAX {
-            return Err(Error::Usage(format!(
-                "a transaction inserts at most {ROW_IDS_MAX} rows without a key in one partition"
-            )));
-        }
-        self.typed.homes.insert(home);
-        Ok(sequence * ROW_IDS_MAX + count)
     }
 
     /// Returns a savepoint for [`rollback_to`](Self::rollback_to).

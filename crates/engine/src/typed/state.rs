@@ -176,6 +176,11 @@ impl TypedState {
         );
     }
 
+    /// Returns whether a table of the catalog or one of `missing` is key-addressed.
+    pub fn has_keyed(&self, missing: &[Schema]) -> bool {
+        self.registry.has_keyed() || missing.iter().any(is_keyed)
+    }
+
     /// Returns whether calls are logged as commands.
     pub fn logs_commands(&self) -> bool {
         match self.options.log {

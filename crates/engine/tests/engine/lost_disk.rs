@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use perdura::archive::backlog::BacklogOptions;
-use perdura::{Archiving, Core, Disks, Env, Error, Progress, Rung};
+use perdura::{Archiving, Core, CoreOptions, Disks, Env, Error, Progress, Rung};
 use perdura_archive::{ArchiverStep, Object, ObjectId, Store};
 use perdura_base::{Epoch, StreamId, Uuid};
 use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
@@ -41,6 +41,7 @@ pub struct World {
     pub is_away: bool,
     pub uuid: Uuid,
     seed: u64,
+    options: CoreOptions,
     pub changes: Vec<Change>,
     /// The state at the beginning of the changes.
     state: BTreeMap<usize, Vec<u8>>,
@@ -66,7 +67,7 @@ pub fn open_on(
     data: &Arc<SimDisk>,
     log: &Arc<SimDisk>,
     clock: &Arc<ManualClock>,
-    seed: u64,
+    (seed, options): (u64, CoreOptions),
 ) -> Result<Core, Error> {
     let env = Env {
         disks: disks_on(data, log),
@@ -75,7 +76,7 @@ pub fn open_on(
         nodes: None,
         accept_loss: false,
     };
-    Core::open(env, small(), Arc::new(Progress::default()))
+    Core::open(env, options, Arc::new(Progress::default()))
 }
 
 fn disks_on(data: &Arc<SimDisk>, log: &Arc<SimDisk>) -> Disks {
@@ -95,19 +96,36 @@ impl World {
         World::over((data, log, SimDisk::new(seed + 2)), clock, seed)
     }
 
+    /// Returns a new database that opens with these options in each of its lives.
+    pub fn with(seed: u64, options: CoreOptions) -> World {
+        let clock = Arc::new(ManualClock::at(BEGIN_US));
+        let (data, log) = (SimDisk::new(seed), SimDisk::new(seed + 1));
+        let disks = (data, log, SimDisk::new(seed + 2));
+        World::opened(disks, clock, (seed, options))
+    }
+
     /// Returns a world with its database on the first two disks, and the archive on the last disk.
     pub fn over(
         (data, log, archive): (Arc<SimDisk>, Arc<SimDisk>, Arc<SimDisk>),
         clock: Arc<ManualClock>,
         seed: u64,
     ) -> World {
-        let core = open_on(&data, &log, &clock, seed).expect("it opens");
+        World::opened((data, log, archive), clock, (seed, small()))
+    }
+
+    fn opened(
+        (data, log, archive): (Arc<SimDisk>, Arc<SimDisk>, Arc<SimDisk>),
+        clock: Arc<ManualClock>,
+        (seed, options): (u64, CoreOptions),
+    ) -> World {
+        let core = open_on(&data, &log, &clock, (seed, options.clone())).expect("it opens");
         let mut world = World {
             archiving: archiving(&archive, 1),
             is_away: false,
             uuid: core.anchor().get().uuid,
             state: values(&core),
             seed,
+            options,
             core: Some(core),
             changes: Vec::new(),
             data,
@@ -117,6 +135,11 @@ impl World {
         };
         world.archive();
         world
+    }
+
+    fn open(&self) -> Core {
+        let options = (self.seed, self.options.clone());
+        open_on(&self.data, &self.log, &self.clock, options).expect("it opens again")
     }
 
     pub fn core(&self) -> &Core {
@@ -238,7 +261,7 @@ impl World {
         self.is_away = false;
         self.data.crash(CrashProfile::Worst, seed);
         self.log.crash(CrashProfile::Worst, seed);
-        let core = open_on(&self.data, &self.log, &self.clock, self.seed).expect("it opens again");
+        let core = self.open();
         let durable = Epoch(core.report().durable_epoch);
         let now = self.clock.wall_us();
         let is_kept = |change: &Change| change.epoch <= durable;
@@ -281,7 +304,7 @@ impl World {
 
     /// Begins the next life, after a [`kill`](Self::kill).
     pub fn reopen(&mut self) {
-        let core = open_on(&self.data, &self.log, &self.clock, self.seed).expect("it opens again");
+        let core = self.open();
         self.core = Some(core);
         self.archiving = archiving(&self.archive, 3);
     }
@@ -362,7 +385,7 @@ impl Restored {
             &self.data,
             &self.log,
             &Arc::new(ManualClock::at(BEGIN_US)),
-            7,
+            (7, small()),
         )
     }
 }

@@ -43,6 +43,7 @@ mod settings;
 mod surviving;
 mod tampered;
 mod typed;
+mod typed_moments;
 mod typed_parts;
 mod virtual_backup;
 mod with_threads;

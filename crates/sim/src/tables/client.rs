@@ -278,9 +278,12 @@ impl World {
                 _ => return Err(format!("partition {at} counts a transaction twice")),
             }
         }
-        let is_typed = |(key, _): &Write| key.sort().is_some();
-        if numbers.is_empty() && writes.iter().any(is_typed) {
-            return Err("a transaction that writes typed rows counts nowhere".to_owned());
+        let is_keyed = |(key, _): &Write| key.sort().is_some_and(|sort| self.swarm.is_keyed(sort));
+        if numbers.is_empty() && writes.iter().any(is_keyed) {
+            return Err("a transaction that writes key-addressed rows counts nowhere".to_owned());
+        }
+        if !numbers.is_empty() && self.swarm.all_pages {
+            return Err("a transaction counts, and all tables are page-addressed".to_owned());
         }
         self.counted(numbers, ticket, (read, writes, ids))
     }

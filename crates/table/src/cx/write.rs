@@ -59,7 +59,7 @@ impl Cx<'_, '_> {
     fn append_row<T: Table>(&mut self, row: &T) -> Result<RowId> {
         let entry = self.entry::<T>()?;
         let home = self.first_latched();
-        let number = self.tx.next_row_id(home)?;
+        let number = self.tx.next_row_id(entry.table, home)?;
         let id = RowId::new(number, home)
             .ok_or_else(|| Error::Usage(format!("table {:?} has no row ids left", T::NAME)))?;
         let mut key = KeyBytes::new();

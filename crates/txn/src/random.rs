@@ -1,0 +1,66 @@
+//! The seed of a transaction's random numbers.
+//!
+//! A command runs again at a restart and must then get the same numbers. So its seed is its number in the sequence of
+//! its first partition, which the log has. Any other transaction takes a seed that no transaction of this life had.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use perdura_base::checksum::mix64;
+use perdura_base::{PartitionId, Result};
+
+use crate::tx::Tx;
+
+/// The seeds of the transactions that are logged by their effects.
+pub(crate) struct Seeds {
+    of_life: u64,
+    taken: AtomicU64,
+}
+
+impl Seeds {
+    /// Returns the seeds of a life. Each life needs another `of_life`.
+    pub fn new(of_life: u64) -> Seeds {
+        Seeds {
+            of_life: mix64(of_life),
+            taken: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns a seed that this function did not return before.
+    fn take(&self) -> u64 {
+        // The number only has to be unique, so no other memory is ordered by it.
+        let number = self.taken.fetch_add(1, Ordering::Relaxed);
+        mix64(self.of_life ^ number)
+    }
+}
+
+impl Tx<'_> {
+    /// Returns the seed of this transaction's random numbers. `first` is the transaction's first partition. A replay
+    /// gets the same seed. If the transaction runs again for more latches, it keeps its seed.
+    ///
+    /// # Errors
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.
+    pub fn random_seed(&mut self, first: PartitionId) -> Result<u64> {
+        let sequence = self.sequence(first)?;
+        match self.typed.is_command {
+            true => Ok(mix64(sequence) ^ u64::from(first.0)),
+            false => Ok(*self.typed.seed.get_or_insert_with(|| self.seeds.take())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_transactions_of_two_lives_have_one_seed() {
+        let lives = [Seeds::new(1), Seeds::new(2)];
+        let seeds: BTreeSet<u64> = lives
+            .iter()
+            .flat_map(|seeds| (0..1000).map(|_| seeds.take()))
+            .collect();
+        assert_eq!(seeds.len(), 2000);
+    }
+}
