@@ -11,10 +11,10 @@ use perdura_heap::{GroupBuilder, Heap, MemoryUse, Undo};
 use perdura_wal::{FrameKind, Wal};
 use smallvec::SmallVec;
 
+use crate::counters::CounterKeys;
 use crate::ordered::{self, Says};
 use crate::packing::Packing;
 use crate::random::Seeds;
-use crate::row_ids::CounterKeys;
 use crate::sink::Sink;
 use crate::tx::{ACCOUNT_STEP_BYTES, Guards, Tx};
 use crate::typed::{Typed, ValueForm};

@@ -26,6 +26,7 @@
 //! * I3: a reply waits for the epoch of the newest write in the transaction's partitions.
 
 mod collections;
+mod counters;
 mod drafts;
 pub mod executor;
 mod names;

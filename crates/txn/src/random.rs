@@ -6,9 +6,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use perdura_base::checksum::mix64;
-use perdura_base::{PartitionId, Result};
-
-use crate::tx::Tx;
 
 /// The seeds of the transactions that are logged by their effects.
 pub(crate) struct Seeds {
@@ -26,25 +23,10 @@ impl Seeds {
     }
 
     /// Returns a seed that this function did not return before.
-    fn take(&self) -> u64 {
+    pub fn take(&self) -> u64 {
         // The number only has to be unique, so no other memory is ordered by it.
         let number = self.taken.fetch_add(1, Ordering::Relaxed);
         mix64(self.of_life ^ number)
-    }
-}
-
-impl Tx<'_> {
-    /// Returns the seed of this transaction's random numbers. `first` is the transaction's first partition. A replay
-    /// gets the same seed. If the transaction runs again for more latches, it keeps its seed.
-    ///
-    /// # Errors
-    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.
-    pub fn random_seed(&mut self, first: PartitionId) -> Result<u64> {
-        let sequence = self.sequence(first)?;
-        match self.typed.is_command {
-            true => Ok(mix64(sequence) ^ u64::from(first.0)),
-            false => Ok(*self.typed.seed.get_or_insert_with(|| self.seeds.take())),
-        }
     }
 }
 

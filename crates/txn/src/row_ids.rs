@@ -5,57 +5,15 @@
 //! partition has one counter for all its page-addressed tables. An append changes the counter like any other row. So the
 //! counter is logged, imaged, archived and restored with the rows.
 
-use std::sync::OnceLock;
-
-use perdura_base::cursor::{Reader, Writer};
 use perdura_base::{Error, PartitionId, Result, TableId};
-use perdura_heap::{Geometry, TableKey};
+use perdura_heap::TableKey;
 
+use crate::counters::{COUNTED_FROM, read_counter};
 use crate::tx::Tx;
 use crate::typed::TypedTable;
 
 /// The maximum number of rows without a key that one transaction can insert in one partition of a key-addressed table.
 const ROW_IDS_MAX: u64 = 1 << 16;
-
-/// The first number that a counter gives. An earlier build took the ids of all tables from the sequence. A sequence
-/// does not reach this number.
-const COUNTED_FROM: u64 = 1 << 55;
-
-/// The prefix of a counter's key in the catalog.
-const PREFIX: &[u8] = b"i";
-
-/// The keys of the partitions' counters, computed at the first use.
-#[derive(Default)]
-pub(crate) struct CounterKeys(OnceLock<Box<[Vec<u8>]>>);
-
-impl CounterKeys {
-    /// Returns the key of a partition's counter. A row of the catalog is in the partition of its key's hash. So the key
-    /// ends with the smallest u32 that makes the hash name this partition.
-    fn of(&self, home: PartitionId, geometry: &Geometry) -> &[u8] {
-        let keys = self.0.get_or_init(|| find_keys(geometry));
-        &keys[usize::from(home.0)]
-    }
-}
-
-fn find_keys(geometry: &Geometry) -> Box<[Vec<u8>]> {
-    let mut keys = vec![Vec::new(); usize::from(geometry.partitions)];
-    let mut missing = keys.len();
-    for number in 0..u32::MAX {
-        if missing == 0 {
-            break;
-        }
-        let mut key = PREFIX.to_vec();
-        key.put(&number.to_be_bytes());
-        let home = geometry.partition_of(geometry.hash(&key));
-        let found = &mut keys[usize::from(home.0)];
-        if found.is_empty() {
-            *found = key;
-            missing -= 1;
-        }
-    }
-    assert_eq!(missing, 0, "hashes reach every partition");
-    keys.into()
-}
 
 impl Tx<'_> {
     /// Returns the number of a new row's id in a table without key columns. The number is never used again in this
@@ -107,7 +65,7 @@ impl Tx<'_> {
         let hash = self.geometry.hash(key);
         debug_assert_eq!(self.geometry.partition_of(hash), home, "its own counter");
         let number = match self.guards[at].1.peek(TableId::CATALOG, key, hash) {
-            Some(row) => read_counter(&row.value()).ok_or_else(|| damaged(home))?,
+            Some(row) => read_counter(home, &row.value())?,
             None => COUNTED_FROM,
         };
         let value = (number + 1).to_le_bytes();
@@ -122,22 +80,4 @@ impl Tx<'_> {
         })?;
         Ok(number)
     }
-}
-
-/// Decodes the value of a counter. `None`: no append writes this value.
-fn read_counter(value: &[u8]) -> Option<u64> {
-    let mut r = Reader::new(value);
-    let number = r.u64()?;
-    (r.remaining() == 0 && number >= COUNTED_FROM).then_some(number)
-}
-
-fn damaged(home: PartitionId) -> Error {
-    Error::corrupt(
-        "catalog (table 0)",
-        0,
-        format!("the counter of row ids of partition {home}"),
-        "a row that does not parse",
-        "The checksums of its pages match, so this is a bug in Perdura. Copy the files and report \
-         the bug.",
-    )
 }

@@ -13,10 +13,10 @@ use perdura_heap::{
 use perdura_wal::Wal;
 use smallvec::SmallVec;
 
+use crate::counters::CounterKeys;
 use crate::names::{self, Names};
 use crate::packing::Packing;
 use crate::random::Seeds;
-use crate::row_ids::CounterKeys;
 use crate::typed::Typed;
 use crate::verb::{Marks, Verb};
 

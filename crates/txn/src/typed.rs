@@ -15,7 +15,7 @@
 use std::cell::Cell;
 use std::ops::Bound;
 
-use perdura_base::checksum::hash64;
+use perdura_base::checksum::{hash64, mix64};
 use perdura_base::{PartitionId, PartitionSet, Result, TableId};
 use perdura_formats::ordered::{At, Op, Part, encode_place};
 use perdura_heap::{KeyHash, RowRef, Savepoint, Which};
@@ -441,6 +441,19 @@ impl Tx<'_> {
     pub fn sequence(&self, home: PartitionId) -> Result<u64> {
         let at = self.guard_of(home)?;
         Ok(self.guards[at].1.pseq() + 1)
+    }
+
+    /// Returns the seed of this transaction's random numbers. `first` is the transaction's first partition. A replay
+    /// gets the same seed. If the transaction runs again for more latches, it keeps its seed.
+    ///
+    /// # Errors
+    /// [`Error::Undeclared`], which the closure must return.
+    pub fn random_seed(&mut self, first: PartitionId) -> Result<u64> {
+        let sequence = self.sequence(first)?;
+        match self.typed.is_command {
+            true => Ok(mix64(sequence) ^ u64::from(first.0)),
+            false => Ok(*self.typed.seed.get_or_insert_with(|| self.seeds.take())),
+        }
     }
 
     /// Returns a savepoint for [`rollback_to`](Self::rollback_to).

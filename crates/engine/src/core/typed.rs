@@ -17,6 +17,8 @@ impl Core {
         if self.typed.has_keyed(&missing) {
             self.declare_families()?;
             self.checkpoints.require_cuts();
+            let families = self.anchor.get().families;
+            assert!(families.has(Family::Effects), "declared before a frame");
         }
         if missing.is_empty() && procedures.is_empty() {
             return Ok(());
