@@ -197,6 +197,24 @@ flags!(
     |row| ["tls-cert-file", "tls-key-file", "tls-ca-cert-file"].contains(&row.name)
 );
 
+flags!(
+    /// The settings of the nodes that mirrored a log, and of the view.
+    LogNodesArgs,
+    |row| {
+        let tls = row.name.starts_with("log-tls-");
+        tls || LOG_NODES.contains(&row.name)
+    }
+);
+
+/// The settings that a reader of nodes needs, except those of TLS.
+const LOG_NODES: [&str; 5] = [
+    "log-nodes",
+    "log-view",
+    "log-key-file",
+    "log-lease",
+    "log-allow-plaintext",
+];
+
 #[cfg(test)]
 mod tests {
     use super::joined;

@@ -164,7 +164,10 @@ pub use keys::Keys;
 pub use map::Map;
 pub use merging::{Lent, Merging, MergingStep};
 pub use mirror_stats::{MirrorNodeStats, MirrorStats};
-pub use nodes::{MakeRegister, NodeSettings, NodeTlsFiles, Nodes, NodesInUse, Random};
+pub use nodes::{
+    Completed, LostLog, MakeRegister, NodeSettings, NodeTlsFiles, Nodes, NodesInUse, Permits,
+    Random,
+};
 pub use opening::create_with_tree;
 pub use options::{CoreOptions, Options};
 pub use perdura_archive::retention::{self, Retention};

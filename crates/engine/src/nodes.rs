@@ -5,6 +5,9 @@
 //! copies the nodes' blocks into the segments. The restart follows. Once the anchor names the new life, the open writes
 //! that life into the view.
 
+mod draining;
+mod lost;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +21,11 @@ use perdura_mirror::{
     Patience, Register, Status, Swap, View, beginning_view,
 };
 use perdura_recovery::disks::Disks;
-use perdura_recovery::truncate::truncation_floor;
 use perdura_recovery::{Anchor, AnchorCell, Mirrored, Tail, flush_all, read_anchor};
-use perdura_wal::drain::{DrainLife, KeptTail, drain};
 use perdura_wal::{Rung, Wal};
+
+use draining::{drain_stream, drained_from, lives_to_drain};
+pub use lost::{Completed, LostLog, Permits};
 
 /// The PEM files for TLS connections to the nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -192,12 +196,20 @@ impl Nodes {
             }
             return Ok(claimed);
         }
-        let (kept, lacks) = self.fetch(view, anchor, accept_loss, clock)?;
+        let (kept, lacks) = self.fetch(view, drained_from(anchor), accept_loss, clock)?;
         assert!(
             accept_loss || lacks.is_none(),
             "a takeover that lacks something is refused, or its loss is accepted"
         );
-        claimed.notes = drain_all(disks, anchor, &kept)?;
+        assert!(
+            anchor.mirrored.is_some(),
+            "the anchor says that nodes may hold more"
+        );
+        for life in lives_to_drain(anchor) {
+            let stream = usize::from(life.stream.0);
+            let drained = drain_stream(&disks.logs[stream], &life, &kept[stream])?;
+            claimed.notes.extend(drained.notes);
+        }
         match lacks {
             Some(why) => {
                 claimed.tail = Tail::GivenUp;
@@ -245,17 +257,22 @@ impl Nodes {
         anchor: &mut Anchor,
         clock: &dyn Clock,
     ) -> Result<()> {
-        let wait_ns = self.options.takeover_wait_ns(view);
-        if wait_ns > 0 {
-            let until_ns = clock.mono_ns().saturating_add(wait_ns);
-            while clock.mono_ns() < until_ns {
-                (self.pass)();
-            }
-            if let Some(newer) = read_anchor(disks.data.as_ref())? {
-                *anchor = newer;
-            }
+        if self.wait_for_lease(view, clock)
+            && let Some(newer) = read_anchor(disks.data.as_ref())?
+        {
+            *anchor = newer;
         }
         Ok(())
+    }
+
+    /// Waits until the last writer's lease has ended. Returns whether that writer had one.
+    fn wait_for_lease(&self, view: &View, clock: &dyn Clock) -> bool {
+        let wait_ns = self.options.takeover_wait_ns(view);
+        let until_ns = clock.mono_ns().saturating_add(wait_ns);
+        while clock.mono_ns() < until_ns {
+            (self.pass)();
+        }
+        wait_ns > 0
     }
 
     fn claim(&self, by: &Claimant, register: &mut dyn Register) -> Result<View> {
@@ -281,7 +298,7 @@ impl Nodes {
     fn fetch(
         &self,
         view: &View,
-        anchor: &Anchor,
+        from: Vec<Pos>,
         accept_loss: bool,
         clock: &dyn Clock,
     ) -> Result<(Vec<Vec<Kept>>, Option<Error>)> {
@@ -291,7 +308,7 @@ impl Nodes {
             self.options.key.clone(),
             Arc::clone(&self.net),
             self.patience,
-            drained_from(anchor),
+            from,
             Box::new(move || random()),
         )
         .accepting_loss(accept_loss);
@@ -392,69 +409,6 @@ impl Nodes {
         }
         Err(failed.expect("the last try has failed"))
     }
-}
-
-/// Returns, for each stream, the position at which a drain starts. That is the end of the part that the anchor vouches
-/// for. If the part of the log up to a later position is no longer needed, the drain starts at that later position.
-fn drained_from(anchor: &Anchor) -> Vec<Pos> {
-    let floor = truncation_floor(anchor);
-    assert_eq!(
-        floor.len(),
-        anchor.vouched.ends.len(),
-        "the log is cut in each stream"
-    );
-    let vouched = anchor.vouched.ends.iter();
-    let both = vouched.zip(floor);
-    both.map(|(end, cut)| match armed(Flaw::DrainedFromVouched) {
-        true => *end,
-        false => cut.max(*end),
-    })
-    .collect()
-}
-
-fn drain_all(disks: &Disks, anchor: &Anchor, kept: &[Vec<Kept>]) -> Result<Vec<String>> {
-    assert_eq!(
-        kept.len(),
-        usize::from(anchor.streams),
-        "each stream was asked for"
-    );
-    assert!(
-        anchor.mirrored.is_some(),
-        "the anchor says that nodes may hold more"
-    );
-    let from = drained_from(anchor);
-    let mut notes = Vec::new();
-    for (number, kept) in (0u8..).zip(kept) {
-        let stream = StreamId(number);
-        let tails: Vec<KeptTail<'_>> = kept
-            .iter()
-            .map(|kept| KeptTail {
-                holder: kept.holder.clone(),
-                from: kept.from,
-                bytes: &kept.bytes,
-            })
-            .collect();
-        let disk = &disks.logs[usize::from(number)];
-        let from = from[usize::from(number)];
-        let life = anchor.drain_life(stream);
-        let life = DrainLife {
-            vouched: life.vouched.max(from),
-            ..life
-        };
-        let drained = drain(disk, &life, &tails)?;
-        assert!(
-            drained.from <= drained.end && from <= drained.end,
-            "a drain ends behind what it begins with"
-        );
-        if drained.blocks > 0 {
-            notes.push(format!(
-                "stream {stream}: {} blocks, {} bytes from position {} on, came from nodes",
-                drained.blocks, drained.bytes_written, drained.from
-            ));
-        }
-        notes.extend(drained.notes);
-    }
-    Ok(notes)
 }
 
 /// The log and the anchor, as an implementation of the mirror's [`Log`].

@@ -128,7 +128,8 @@ pub fn beginning_view(claimed: &View, by: &Claimant, life: Incarnation, hard: Ep
     }
 }
 
-/// Bytes of a stream that a node has returned.
+/// Bytes of a stream that a node has returned. They are empty if the node has no needed byte. All earlier bytes are on
+/// the writer's disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     /// The address of the node.
@@ -352,8 +353,8 @@ fn no_node(group: usize, visits: &[Visit; 2]) -> Error {
         .collect();
     Error::Usage(format!(
         "acknowledged transactions may be only in the memory of the nodes of group {group}, and no node returns them \
-         ({}). Only the generation was changed. Make one of the nodes reachable, with its memory intact, and start \
-         again. Or start with --accept-loss: it takes what their hard copies (--dir) have, and prints the loss",
+         ({}). Only the generation was changed. Make one of the nodes reachable, with its memory intact, and try \
+         again. Or give --accept-loss: it takes what their hard copies (--dir) have, and prints the loss",
         told.join("; ")
     ))
 }
@@ -534,19 +535,17 @@ impl Visit {
             return;
         };
         let from = ring.low.max(context.from[usize::from(stream.0)]);
-        if from < ring.end {
-            let copy = if self.is_recalled {
-                "the hard copy of "
-            } else {
-                ""
-            };
-            let kept = Kept {
-                holder: format!("{copy}{}", self.member.address),
-                from,
-                bytes: Vec::new(),
-            };
-            self.kept.push((stream, kept, ring.end));
-        }
+        let copy = if self.is_recalled {
+            "the hard copy of "
+        } else {
+            ""
+        };
+        let kept = Kept {
+            holder: format!("{copy}{}", self.member.address),
+            from,
+            bytes: Vec::new(),
+        };
+        self.kept.push((stream, kept, ring.end.max(from)));
     }
 
     /// Requests the next bytes of the ring at index `at` of `kept`. If all bytes of this ring were read, continues with

@@ -6,6 +6,9 @@
 //!
 //! If the archive could not be reached for a time, the runs for it are in a backlog beside the log. The part of the log
 //! with the records of these runs may have been deleted. So the backlog's runs come before the runs made from the log.
+//!
+//! If nodes mirrored the log, its newest blocks may be only in their memories. The caller adds these blocks to the log
+//! before it is read.
 
 use std::sync::Arc;
 
@@ -16,7 +19,8 @@ use perdura_archive::{
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::Disk;
 use perdura_page::RegionDigest;
-use perdura_wal::{Archived, EpochEnds, EpochSource, Lineage, Scheme, lives_of, survive};
+use perdura_wal::anchor::History;
+use perdura_wal::{Archived, EpochEnds, EpochSource, Lineage, Scheme, Survivor, lives_of, survive};
 
 use crate::choose::beginning;
 use crate::listed::end_of;
@@ -45,17 +49,41 @@ fn any_header(store: &Store) -> Result<BackupHeader> {
     }))
 }
 
-/// Makes runs from a surviving log, from the archive's end to the log's end. `logs[s]` is the disk of stream s, which
-/// is only read.
+/// Adds to a log the blocks that only the memories of nodes have. The arguments are the lives of the log and the end of
+/// the part that is known. The lives are `None` if the log's disks have nothing after that end. Returns whether blocks
+/// were added.
+pub type Complete<'a> = dyn Fn(Option<&History>, &EpochEnds) -> Result<bool> + 'a;
+
+/// The log of a lost database, as far as it survives.
+#[derive(Clone, Copy)]
+pub struct Surviving<'a> {
+    /// The disk of each stream. It is only read here.
+    pub disks: &'a [Arc<dyn Disk>],
+    /// False if these disks are empty, because nothing but the memory of nodes survives.
+    pub is_on_disk: bool,
+    /// The means to add the nodes' part to the log on `disks`. `None`: no nodes are asked.
+    pub complete: Option<&'a Complete<'a>>,
+}
+
+impl<'a> Surviving<'a> {
+    /// Returns the log on these disks, without nodes.
+    #[must_use]
+    pub fn on(disks: &'a [Arc<dyn Disk>]) -> Surviving<'a> {
+        Surviving {
+            disks,
+            is_on_disk: true,
+            complete: None,
+        }
+    }
+}
+
+/// Makes runs from a surviving log, from the archive's end to the log's end.
 ///
 /// # Errors
 /// [`Error::Foreign`] for the log of another database. [`Error::Usage`] for a database with key-addressed tables,
-/// because some changes in its log are in no run. [`Error::Corrupt`] as [`survive`]. Errors of the disks.
-pub fn read_tail(
-    store: &Store,
-    logs: &[Arc<dyn Disk>],
-    scratch: &Scratch,
-) -> Result<Vec<Arc<Run>>> {
+/// because some changes in its log are in no run. [`Error::Corrupt`] as [`survive`]. Errors of the disks and of
+/// `log.complete`.
+pub fn read_tail(store: &Store, log: &Surviving<'_>, scratch: &Scratch) -> Result<Vec<Arc<Run>>> {
     let header = any_header(store)?;
     if header.archive() == Archived::Carried {
         return Err(is_ordered());
@@ -66,44 +94,75 @@ pub fn read_tail(
             header.scheme
         ))
     })?;
-    let mut from = end_of(store)?;
     let uuid = *store.uuid();
-    let lives = lives_of(logs, &uuid)?;
-    check_history(store, &lives)?;
-    let mut runs = read_backlog(store, logs, scratch, &from)?;
-    if let Some(last) = runs.last() {
-        from = EpochEnds {
-            epoch: last.id().epochs.last(),
-            ends: last.ends().to_vec(),
-        };
+    let mut from = end_of(store)?;
+    assert_eq!(log.disks.len(), from.ends.len(), "each stream has a disk");
+    let survivor_from = |from: &EpochEnds| -> Result<Survivor> {
+        let lives = lives_of(log.disks, &uuid)?;
+        check_history(store, &lives)?;
+        let mut survivor = survive(log.disks, uuid, scheme, header.segments, from)?;
+        survivor.history.lineage = lives;
+        Ok(survivor)
+    };
+    let mut runs = Vec::new();
+    let mut survivor = None;
+    if log.is_on_disk {
+        check_history(store, &lives_of(log.disks, &uuid)?)?;
+        runs = read_backlog(store, log.disks, scratch, &from)?;
+        if let Some(last) = runs.last() {
+            from = EpochEnds {
+                epoch: last.id().epochs.last(),
+                ends: last.ends().to_vec(),
+            };
+        }
+        survivor = Some(survivor_from(&from)?);
     }
-    let mut survivor = survive(logs, uuid, scheme, header.segments, &from)?;
-    survivor.history.lineage = lives;
-    let durable = survivor.durable;
+    if let Some(complete) = log.complete {
+        let beyond = survivor
+            .as_ref()
+            .filter(|found| found.durable.epoch > from.epoch);
+        if complete(beyond.map(|found| &found.history), &from)? {
+            survivor = Some(survivor_from(&from)?);
+        }
+    }
+    if let Some(survivor) = survivor {
+        runs.extend(runs_of(log, &survivor, &from, &header, scratch)?);
+    }
+    Ok(runs)
+}
+
+/// Makes runs of the epochs after `from`.
+fn runs_of(
+    log: &Surviving<'_>,
+    survivor: &Survivor,
+    from: &EpochEnds,
+    header: &BackupHeader,
+    scratch: &Scratch,
+) -> Result<Vec<Arc<Run>>> {
+    let (mut runs, durable) = (Vec::new(), &survivor.durable);
     assert!(
         durable.epoch >= from.epoch,
         "the log ends with epoch {}, and the archive has epoch {}",
         durable.epoch,
         from.epoch
     );
-    assert_eq!(logs.len(), from.ends.len(), "each stream has a disk");
     if durable.epoch == from.epoch {
         return Ok(runs);
     }
-    let source = EpochSource::open(logs, &survivor.history, &from)?;
+    let source = EpochSource::open(log.disks, &survivor.history, from)?;
     let target = RunTarget {
         disk: Arc::clone(scratch.disk()),
         dir: scratch.dir().to_owned(),
         digest: Arc::new(RegionDigest::new()),
     };
-    let options = ArchiverOptions::new(uuid, header.chunks);
+    let options = ArchiverOptions::new(header.uuid, header.chunks);
     let mut archiver = Archiver::new(source, target, options);
     archiver.cut_at(durable.epoch);
     loop {
-        match archiver.step(&durable, 0)? {
+        match archiver.step(durable, 0)? {
             ArchiverStep::Working => {}
             ArchiverStep::Run(run) if run.ordered > 0 => return Err(is_ordered()),
-            ArchiverStep::Run(run) => runs.push(scratch.open(run.summary.id, &uuid)?),
+            ArchiverStep::Run(run) => runs.push(scratch.open(run.summary.id, &header.uuid)?),
             ArchiverStep::Idle => break,
         }
     }

@@ -1,6 +1,7 @@
 //! `perdura restore`
 
 mod dry_run;
+pub mod lost_log;
 pub mod sources;
 
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ use super::repair::new_uuid;
 use crate::exit::Damaged;
 use crate::offline::restore_threads;
 use crate::output;
+use lost_log::{LostLogArgs, LostLogPlaces};
 use sources::{Planned, Target};
 
 /// Make a database from an archive, with the state at the archive's last moment or at an earlier moment.
@@ -52,11 +54,8 @@ pub struct Args {
     /// The directory of the new database, with its log. It must be empty or missing.
     #[arg(long, value_name = "NEW")]
     to: PathBuf,
-    /// The directory of the lost database's log, if this directory was on a separate disk and still exists. The restore
-    /// then includes the log that is not yet in the archive. Give one directory for all streams, or one directory for
-    /// each stream.
-    #[arg(long, value_name = "DIR")]
-    log_dir: Vec<PathBuf>,
+    #[command(flatten)]
+    log: LostLogArgs,
     /// The moment to restore [default: the archive's last moment]. A moment is a commit epoch (4711) or a time
     /// ("2026-03-01 12:00:00"). A time is in UTC unless an offset such as +02:00 follows. A moment may also be an age
     /// (10min, 1h30m), or the time before the archive's end (end-10min).
@@ -66,9 +65,6 @@ pub struct Args {
     /// server removes keys whose deadlines have passed.
     #[arg(long, value_enum, default_value_t = OfDeadlines::Keep)]
     deadlines: OfDeadlines,
-    /// Restore the last state of a database whose log was mirrored by nodes, although the nodes may have newer writes.
-    #[arg(long)]
-    accept_loss: bool,
     /// Restore although the last proof or drill of the archive failed.
     #[arg(long)]
     unproven: bool,
@@ -175,11 +171,12 @@ pub fn run(args: &Args) -> Result<()> {
     let dir = timeline_dir(&args.from, args.timeline.as_ref());
     let from = || dir.display().to_string();
     let store = open(&dir, args.uuid.as_deref())?;
-    check_mirrored(args, &store)?;
+    let log = args.log.places()?;
+    check_mirrored(args, &log, &store)?;
     let target = Target::begin(&args.to, &args.from)?;
     let mut damaged = Vec::new();
     loop {
-        let planned = sources::plan(&store, &args.log_dir, args.at, &damaged, &target);
+        let planned = sources::plan(&store, &log, args.at, &damaged, &target);
         let planned = planned.with_context(from)?;
         let plan = &planned.plan;
         check_reports(args, &store, plan)?;
@@ -214,16 +211,17 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// Fails if acknowledged writes may be only in the memory of nodes, unless the caller accepts their loss or names a
 /// moment.
-fn check_mirrored(args: &Args, store: &Store) -> Result<()> {
+fn check_mirrored(args: &Args, log: &LostLogPlaces, store: &Store) -> Result<()> {
     let anchor = store.manifest().anchor()?.map(Anchor::of).transpose()?;
     let is_mirrored = anchor.is_some_and(|anchor| anchor.mirrored.is_some());
-    if !is_mirrored || args.at.is_some() || args.accept_loss {
+    let is_told = args.at.is_some() || args.log.accepts_loss() || log.has_nodes();
+    if !is_mirrored || is_told {
         return Ok(());
     }
     output::warning(
         "nodes mirror the log of this database, so they may have acknowledged writes that are neither in the archive nor \
-         in a log directory. If the data directory exists, start its server with --log-nodes. Otherwise give \
-         --accept-loss, or a moment with --at",
+         in a log directory. If the data directory exists, start its server with --log-nodes. Otherwise give the \
+         server's --log-nodes and --log-view here too, a moment with --at, or --accept-loss",
     );
     bail!(Damaged(1))
 }

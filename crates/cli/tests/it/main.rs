@@ -59,6 +59,7 @@ mod receipts;
 mod reproduce_disks;
 mod reproduce_nodes;
 mod requests;
+mod restore_nodes;
 mod scripted;
 mod sectors;
 mod signals;

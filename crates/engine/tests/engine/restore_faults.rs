@@ -6,7 +6,7 @@ use perdura::Error;
 use perdura_archive::ObjectId;
 use perdura_base::Epoch;
 use perdura_device::{CrashProfile, Disk, FaultPlan, SimDisk, SyncFailure};
-use perdura_restore::{Scratch, Sources, read_tail};
+use perdura_restore::{Scratch, Sources, Surviving, read_tail};
 
 use crate::lost_disk::{Restored, STREAMS, World, carry_out_onto, values};
 
@@ -35,7 +35,7 @@ fn restored(world: &World, disks: &Restored) -> Result<(), Error> {
     let logs: Vec<Arc<dyn Disk>> = (0..STREAMS).map(|_| logs()).collect();
     let scratch = Scratch::begin(disks.data.life())?;
     let sources = Sources {
-        tail: read_tail(&store, &logs, &scratch)?,
+        tail: read_tail(&store, &Surviving::on(&logs), &scratch)?,
         scratch: Some(scratch),
         runs_max: 2,
         ..Sources::archive(&store)

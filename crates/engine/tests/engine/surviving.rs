@@ -5,7 +5,7 @@ use std::sync::Arc;
 use perdura::Error;
 use perdura_base::Epoch;
 use perdura_device::{CrashProfile, Disk, SimDisk};
-use perdura_restore::{Scratch, Sources, read_tail};
+use perdura_restore::{Scratch, Sources, Surviving, read_tail};
 use perdura_wal::segment::LOG_DIR;
 
 use crate::lost_disk::{Restored, STREAMS, World, carry_out_onto, values};
@@ -17,7 +17,7 @@ pub fn restored(world: &World, logs: &Arc<SimDisk>) -> Result<(Restored, Epoch),
     let scratch = Scratch::begin(disks.data.life())?;
     let logs: Vec<Arc<dyn Disk>> = (0..STREAMS).map(|_| logs.life() as Arc<dyn Disk>).collect();
     let sources = Sources {
-        tail: read_tail(&store, &logs, &scratch)?,
+        tail: read_tail(&store, &Surviving::on(&logs), &scratch)?,
         scratch: Some(scratch),
         ..Sources::archive(&store)
     };

@@ -80,7 +80,9 @@ impl Rows {
             }
             cx.each::<Account>(|row| drop(rows.accounts.insert(row.id, (row.owner, row.balance))))?;
             cx.each::<Note>(|row| drop(rows.notes.insert((row.at, row.name), row.text)))?;
-            cx.each::<Rate>(|row| drop(rows.rates.insert(row.currency, row.rate)))?;
+            cx.each::<Rate>(|row| {
+                rows.rates.insert(row.currency, row.rate);
+            })?;
             for row in cx.by(Entry::by_book, BOOK).views() {
                 let id = row?.row_id()?;
                 let entry = cx.get::<Entry>(id)?.expect("an entry of the index");

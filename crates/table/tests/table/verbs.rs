@@ -59,19 +59,25 @@ fn a_procedure_does_all_or_nothing() {
 }
 
 #[test]
-fn random_numbers_are_those_of_the_partition_and_its_sequence() {
+fn random_numbers_of_a_command_are_those_of_the_partition_and_its_sequence() {
     let world = world();
-    let first = world.call::<draw>(&(3,)).unwrap();
+    let drawn = |bank: u32| world.command::<draw>(&(bank,)).unwrap();
+    let first = drawn(3);
     assert_ne!(first.0, first.1);
     assert_eq!(first.2, 77, "the time of the transaction");
-    assert_eq!(
-        world.call::<draw>(&(3,)).unwrap(),
-        first,
-        "nothing was written"
-    );
-    assert_ne!(world.call::<draw>(&(4,)).unwrap(), first);
+    assert_eq!(drawn(3), first, "nothing was written");
+    assert_ne!(drawn(4), first);
     world.advance();
-    assert_ne!(world.call::<draw>(&(3,)).unwrap(), first);
+    assert_ne!(drawn(3), first);
+}
+
+#[test]
+fn other_transactions_never_draw_the_same_random_numbers() {
+    let world = world();
+    let drawn = || world.call::<draw>(&(3,)).unwrap();
+    let (first, second) = (drawn(), drawn());
+    assert_ne!(first.0, second.0);
+    assert_ne!(first.1, second.1);
 }
 
 #[test]

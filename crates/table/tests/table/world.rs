@@ -5,7 +5,7 @@ use std::sync::Arc;
 use perdura_base::{Error, PartitionSet, TableId};
 use perdura_heap::{Geometry, Heap, MemoryAccount};
 use perdura_table::{Abort, Cx, Homes, Procedure, Registry, Schema, Table, table};
-use perdura_txn::{Executor, ExecutorOptions, Manner, Says, Sink, ValueForm};
+use perdura_txn::{CommandCall, Executor, ExecutorOptions, Manner, Says, Sink, ValueForm};
 
 table! {
     pub struct Account in "accounts", order = ordered {
@@ -102,12 +102,23 @@ impl World {
     /// Calls a procedure with the partitions that it declares. Panics if the procedure uses another partition,
     /// because it would then run twice.
     pub fn call<P: Procedure>(&self, args: &P::Args) -> Result<P::Output, Abort> {
+        self.call_as::<P>(args, Says::Effects)
+    }
+
+    /// Like [`call`](Self::call), for a call that is logged as a command.
+    pub fn command<P: Procedure>(&self, args: &P::Args) -> Result<P::Output, Abort> {
+        let call = CommandCall {
+            procedure: 1,
+            args: &[],
+            strict: true,
+        };
+        self.call_as::<P>(args, Says::Command(call))
+    }
+
+    fn call_as<P: Procedure>(&self, args: &P::Args, says: Says<'_>) -> Result<P::Output, Abort> {
         let mut homes = Homes::new(self.registry.geometry());
         P::homes(args, &mut homes);
-        let manner = Manner {
-            now_ms: 77,
-            says: Says::Effects,
-        };
+        let manner = Manner { now_ms: 77, says };
         let mut runs = 0;
         let done = self.executor.run_as(&homes.partitions(), &manner, |tx| {
             runs += 1;

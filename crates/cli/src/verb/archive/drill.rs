@@ -26,6 +26,7 @@ use crate::in_memory::Pool;
 use crate::offline::{Directories, Offline};
 use crate::output;
 use crate::verb::repair::new_uuid;
+use crate::verb::restore::lost_log::LostLogPlaces;
 use crate::verb::restore::sources::{self, Target};
 
 /// Restore an archive for trial, and report whether the result is right.
@@ -92,7 +93,7 @@ pub fn run(args: &Drill) -> Result<()> {
     let (begun, clock) = (Instant::now(), SystemClock::new());
     let at = args.at.map(|epoch| At::Epoch(Epoch(epoch)));
     // Too many runs are first merged in the target directory.
-    let planned = sources::plan(&store, &[], at, &[], &target);
+    let planned = sources::plan(&store, &LostLogPlaces::default(), at, &[], &target);
     let plan = planned.with_context(from)?.plan;
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(&to)?);
     let judged = restore_and_judge(&store, &plan, disk, &clock);

@@ -1,44 +1,17 @@
-//! The sources of a restore: an archive, and the surviving log directories of the lost database.
+//! The sources of a restore: an archive, and what survives of the lost database's log.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::bail;
 use perdura::Error;
 use perdura_archive::{BackupId, Store};
-use perdura_device::{Clock, Disk, FileDisk, Locks, SystemClock};
-use perdura_recovery::disks::Paths;
-use perdura_restore::{At, RUNS_MAX, RestorePlan, Scratch, Sources, read_tail};
+use perdura_device::{Clock, Disk, FileDisk, SystemClock};
+use perdura_restore::{At, RUNS_MAX, RestorePlan, Scratch, Sources};
 
+use super::lost_log::LostLogPlaces;
 use crate::exit::Usage;
-use crate::read_disk::ReadDisk;
 use crate::verb::repair::must_be_empty;
-
-/// Opens the directories of a surviving log, and locks them in shared mode. Returns a disk for each stream, and the
-/// locks. Fails if a server uses the log.
-fn logs(dirs: &[PathBuf], streams: u8) -> Result<(Vec<Arc<dyn Disk>>, Locks), Error> {
-    let paths = Paths {
-        logs: dirs.to_vec(),
-        ..Paths::default()
-    };
-    paths.check_logs(streams)?;
-    let mut locks: Locks = Vec::new();
-    let mut logs = Vec::new();
-    for dir in dirs {
-        let disk: Arc<dyn Disk> = Arc::new(ReadDisk::open(dir));
-        let names = disk.list("")?;
-        for name in names.iter().filter(|name| name.starts_with("LOCK")) {
-            locks.push(disk.lock(name)?);
-        }
-        locks.extend(disk.lock_present("")?);
-        logs.push(disk);
-    }
-    if let [all] = &logs[..] {
-        logs = vec![Arc::clone(all); usize::from(streams)];
-    }
-    assert_eq!(logs.len(), usize::from(streams), "each stream has a disk");
-    Ok((logs, locks))
-}
 
 /// The directory of the new database, which was empty or missing before the restore.
 pub struct Target<'a> {
@@ -104,11 +77,11 @@ pub struct Planned {
     pub asked_us: Option<u64>,
 }
 
-/// Returns the plan to restore the moment `at` from an archive and a surviving log. Does not use the backups in
+/// Returns the plan to restore the moment `at` from an archive and a log. Does not use the backups in
 /// `without`, which were found damaged. If no plan is possible, leaves the target directory unchanged.
 pub fn plan(
     store: &Store,
-    log_dirs: &[PathBuf],
+    log: &LostLogPlaces,
     at: Option<At>,
     without: &[BackupId],
     target: &Target<'_>,
@@ -117,17 +90,15 @@ pub fn plan(
         without: without.to_vec(),
         ..Sources::archive(store)
     };
-    if log_dirs.is_empty() && store.manifest().runs().count() <= RUNS_MAX {
+    if log.is_empty() && store.manifest().runs().count() <= RUNS_MAX {
         return choose(&sources, at);
     }
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(target.to)?);
     let _lock = disk.lock("LOCK")?;
     let mut planned = || {
         let scratch = Scratch::begin(Arc::clone(&disk))?;
-        if !log_dirs.is_empty() {
-            let streams = u8::try_from(store.manifest().positions.len()).unwrap_or(u8::MAX);
-            let (logs, _locks) = logs(log_dirs, streams)?;
-            sources.tail = read_tail(store, &logs, &scratch)?;
+        if !log.is_empty() {
+            sources.tail = log.read(store, &disk, &scratch)?;
         }
         sources.scratch = Some(scratch);
         choose(&sources, at)
