@@ -19,9 +19,11 @@
 //! | `store` | the archive's disk: power cuts, absence, and what it must hold afterwards |
 //! | `restoring` | restores of moments, and comparisons of the results with the oracle |
 //! | `set_back` | copies of the database that were set back, and their meeting with the archive |
+//! | `branch` | such copies on named timelines |
 //! | `times` | restores of times, while the clock is set back and jumps |
 //! | `loss` | the loss of the database's disks, and the restore that makes the next life |
 
+mod branch;
 mod character;
 mod loss;
 mod restoring;

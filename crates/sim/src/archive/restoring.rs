@@ -84,7 +84,7 @@ impl ArchiveWorld {
     }
 
     /// Opens a restored database.
-    fn open_restored(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {
+    pub(crate) fn open_restored(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {
         Core::open(
             self.env_of(disks),
             self.world.options(),

@@ -1,7 +1,8 @@
 //! Copies of the database that were set back. Such a copy must not change the database's archive.
 //!
-//! The run keeps a copy of the disks from an earlier crash, or from the middle of a life. A step restarts the copy beside the database, writes to it,
-//! and lets it meet a copy of the archive. Both are dropped afterwards.
+//! The run keeps a copy of the disks from an earlier crash, or from the middle of a life. A step restarts the copy
+//! beside the database, writes to it, and lets it meet a copy of the archive. A copy that is refused continues on a named
+//! timeline. Then both are dropped.
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use crate::machine::{Engine, copies_of};
 use crate::over_core::{OverCore, anchor_of};
 use crate::report::Check;
 
+use super::branch::Branch;
 use super::world::ArchiveWorld;
 
 /// The maximum number of steps that a copy takes at the archive.
@@ -30,13 +32,13 @@ pub(crate) struct OlderCopy {
 
 /// The archive's end and its files.
 #[derive(Debug, PartialEq, Eq)]
-struct ArchiveFiles {
+pub(crate) struct ArchiveFiles {
     end: Epoch,
     objects: Vec<Object>,
 }
 
 impl ArchiveFiles {
-    fn of(store: &Arc<SimDisk>, uuid: &Uuid) -> Result<ArchiveFiles, Error> {
+    pub(crate) fn of(store: &Arc<SimDisk>, uuid: &Uuid) -> Result<ArchiveFiles, Error> {
         let store = Store::read_only(store.life(), uuid)?;
         let manifest = store.manifest();
         // Runs that no manifest names yet are a part of the archive.
@@ -118,12 +120,17 @@ impl ArchiveWorld {
             }
             (false, Some(Error::OtherHistory { .. })) if may_differ && before == after => Ok(()),
             (false, Some(error)) => Err(format!("{what}: {error}")),
-            _ => Ok(()),
+            (true, Some(_)) => self.continue_on_branch(&Branch {
+                core: &core,
+                disks: &disks,
+                store: &store,
+            }),
+            (false, None) => Ok(()),
         }
     }
 
     /// Writes to the copy, so that it has at least `more` later epochs in about half of the cases.
-    fn write_to(&mut self, core: &Core, more: u64) -> Result<(), Error> {
+    pub(crate) fn write_to(&mut self, core: &Core, more: u64) -> Result<(), Error> {
         let count = match self.rng.bool() {
             true => more.min(40) + self.rng.u64(1..4),
             false => self.rng.u64(0..4),
@@ -143,7 +150,7 @@ impl ArchiveWorld {
     }
 
     /// Archives the copy's log. Returns the first error, or `None` if the archive has the whole log.
-    fn meet(&mut self, core: &Core, store: &Arc<SimDisk>) -> Option<Error> {
+    pub(crate) fn meet(&mut self, core: &Core, store: &Arc<SimDisk>) -> Option<Error> {
         let mut archiving = Archiving::new(store.life(), self.fresh());
         if self.rng.bool() {
             archiving = archiving.with_backlog(BacklogOptions {
