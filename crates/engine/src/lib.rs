@@ -165,7 +165,7 @@ pub use map::Map;
 pub use merging::{Lent, Merging, MergingStep};
 pub use mirror_stats::{MirrorNodeStats, MirrorStats};
 pub use nodes::{
-    Completed, LostLog, MakeRegister, NodeSettings, NodeTlsFiles, Nodes, NodesInUse, Permits,
+    Fenced, Lost, LostLog, MakeRegister, NodeSettings, NodeTlsFiles, Nodes, NodesInUse, Permits,
     Random,
 };
 pub use opening::create_with_tree;

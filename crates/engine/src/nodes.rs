@@ -25,7 +25,7 @@ use perdura_recovery::{Anchor, AnchorCell, Mirrored, Tail, flush_all, read_ancho
 use perdura_wal::{Rung, Wal};
 
 use draining::{drain_stream, drained_from, lives_to_drain};
-pub use lost::{Completed, LostLog, Permits};
+pub use lost::{Fenced, Lost, LostLog, Permits};
 
 /// The PEM files for TLS connections to the nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -227,17 +227,24 @@ impl Nodes {
 
     /// Claims the database of an anchor for this process.
     fn claim_for(&self, anchor: &Anchor, wall_us: u64) -> Result<Claimed> {
-        let mut register = (self.register)(anchor.uuid)?;
-        let by = Claimant {
+        self.claim_as(self.claimant(anchor, (self.random)(), wall_us))
+    }
+
+    fn claimant(&self, anchor: &Anchor, writer: u64, wall_us: u64) -> Claimant {
+        Claimant {
             uuid: anchor.uuid,
-            writer: (self.random)(),
+            writer,
             wall_us,
             groups: u8::try_from(self.options.groups.len()).expect("at most 16 groups"),
             streams: anchor.streams,
-        };
+        }
+    }
+
+    fn claim_as(&self, by: Claimant) -> Result<Claimed> {
+        let mut register = (self.register)(by.uuid)?;
         let view = self.claim(&by, register.as_mut())?;
         assert!(
-            view.uuid == anchor.uuid && view.writer == by.writer,
+            view.uuid == by.uuid && view.writer == by.writer,
             "what was claimed is this database"
         );
         Ok(Claimed {

@@ -203,11 +203,19 @@ impl Heap {
         self.cuts.rows.store(by_rows, Ordering::SeqCst);
     }
 
-    /// Returns whether a typed table was ever attached. If so, every checkpoint must be a cut, because the transactions
-    /// of typed tables have sequence numbers.
+    /// Returns whether a key-addressed table was ever attached. If so, every checkpoint must be a cut, because the
+    /// transactions of such tables have sequence numbers.
     #[must_use]
-    pub fn has_typed(&self) -> bool {
-        self.cuts.typed.load(Ordering::SeqCst)
+    pub fn has_keyed(&self) -> bool {
+        self.cuts.keyed.load(Ordering::SeqCst)
+    }
+
+    /// Returns whether a partition has counted a transaction. An image must then keep the numbers, even if no
+    /// key-addressed table is left: an older image and the log may have frames with these numbers.
+    #[must_use]
+    pub fn has_sequence(&self) -> bool {
+        let mut ids = (0..self.geometry().partitions).map(PartitionId);
+        ids.any(|id| self.lock(id).pseq() > 0)
     }
 
     /// Returns whether the bytes kept for cuts exceed their [bound](crate::memory::KeptBound). New writers then wait.

@@ -237,7 +237,7 @@ impl Partition {
         if let btree_map::Entry::Vacant(vacant) = self.tables.entry(table) {
             let form = form.into();
             self.pages.note_keyed(table, form.keyed);
-            self.cuts.note_typed(form.keyed || form.placed);
+            self.cuts.note_keyed(form.keyed);
             let attached = vacant.insert(Table::new(form, salts));
             attached.hash.note_accesses(since);
         }

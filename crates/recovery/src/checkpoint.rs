@@ -7,7 +7,7 @@
 //!   back to a slot with this mark. Begin marks are appended to every stream. Then the heap's checkpoint epoch `G`
 //!   becomes `k`. The transaction layer adds its own conditions through a [`Window`]. With a *cut* the begin happens
 //!   under all latches, and the image holds the pages as of that instant. Such an image is *consistent*; ordered frames
-//!   need a consistent image.
+//!   need a consistent image. The begin closes the epoch, so a cut lies between two epochs.
 //! * *Copy*: under the partition's latch, pages get `epoch := k`. A page that changed since the slot's last image is
 //!   *dirty* for the slot, and is copied to a staging buffer. The copy never has only a part of a transaction's
 //!   changes, because a transaction holds the latch until it ends.
@@ -112,7 +112,7 @@ pub(crate) struct Sweep {
     writer: Option<DirectoryWriter>,
     directory_crc: u32,
     covering: Covering,
-    /// The lowest commit epoch of the begin marks.
+    /// The lowest commit epoch of the begin marks. A cut has all earlier epochs, and nothing of this one.
     begin_epoch: Epoch,
     /// The cut: the image holds every page as it was at this instant. If a page changes before the sweep visits it,
     /// memory keeps the overwritten bytes for the image. `None`: the sweep is fuzzy.
@@ -323,6 +323,7 @@ impl Checkpointer {
         let at = Beginning { heap, slot, k };
         let mut begin_epoch = None;
         let begun = window.begin(at, &mut || {
+            wal.close_epoch(); // Under the latches of a cut, so a cut has whole epochs.
             let (marks, lowest) = wal.begin_checkpoint(k);
             begin_epoch = Some(lowest);
             heap.set_ckpt_epoch(k);

@@ -77,7 +77,7 @@ pub struct ExecutorWindow {
 impl Window for ExecutorWindow {
     fn begin(&self, at: Beginning<'_>, mark: &mut dyn FnMut() -> Vec<Pos>) -> Begun {
         let Beginning { heap, slot, k } = at;
-        let is_cut = self.cuts || heap.has_typed();
+        let is_cut = self.cuts || heap.has_keyed() || heap.has_sequence();
         match Some(heap).filter(|_| is_cut && !armed(Flaw::FuzzyUnderOrdered)) {
             Some(heap) => {
                 let (cut, marks) = heap.cut(Reader::Checkpoint { k, slot }, mark);

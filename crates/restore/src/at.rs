@@ -143,7 +143,7 @@ fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
         };
         let header = backup.header();
         is_ordered |= header.archive() == Archived::Carried;
-        let (epoch, wall_us) = (id.end, header.wall_us);
+        let (epoch, wall_us) = (header.moment(), header.wall_us);
         if moments.last().is_none_or(|last| last.epoch < epoch) {
             moments.push(Moment { epoch, wall_us });
         }

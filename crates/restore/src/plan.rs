@@ -128,7 +128,7 @@ impl RestorePlan {
     /// Damage of the backup; errors of the disk.
     pub(crate) fn section(&self, partition: PartitionId) -> Result<Section> {
         let mut section = self.backup.section(partition)?;
-        if self.target < self.backup.header().id.end {
+        if self.target < self.backup.header().moment() {
             section.sidecar.clear();
         }
         Ok(section)

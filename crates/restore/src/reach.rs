@@ -43,7 +43,7 @@ impl Reach {
     ) -> Result<Reach> {
         let end = header.id.end;
         if header.archive() == Archived::Carried && !armed(Flaw::RunsAppliedToKept) {
-            return Reach::only(end, target);
+            return Reach::only(header.moment(), target);
         }
         for pair in runs.windows(2) {
             let (a, b) = (pair[0].epochs, pair[1].epochs);
@@ -104,17 +104,17 @@ impl Reach {
     }
 
     /// Returns the reach if the database has key-addressed tables. Then the log has records that belong to no page, and
-    /// the runs do not contain these records. So only the state at the backup's end can be restored.
-    fn only(end: Epoch, target: Option<Epoch>) -> Result<Reach> {
-        match target.filter(|target| *target != end) {
+    /// the runs do not contain these records. So only the state of the backup can be restored.
+    fn only(moment: Epoch, target: Option<Epoch>) -> Result<Reach> {
+        match target.filter(|target| *target != moment) {
             None => Ok(Reach {
-                target: end,
+                target: moment,
                 needed: None,
                 cut: None,
             }),
             Some(target) => Err(Error::Usage(format!(
                 "epoch {target} cannot be restored. The database has key-addressed tables, so only the epochs of its \
-                 backups can be restored. The epoch of this backup is {end}"
+                 backups can be restored. The epoch of this backup is {moment}"
             ))),
         }
     }

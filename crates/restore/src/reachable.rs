@@ -106,7 +106,7 @@ impl Reachable {
             if let (Ok(header), Some(served)) = (&header, &served) {
                 spans.push((served.from, served.to));
                 alone.push(Moment {
-                    epoch: id.end,
+                    epoch: header.moment(),
                     wall_us: header.wall_us,
                 });
             }

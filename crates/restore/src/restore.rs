@@ -335,8 +335,11 @@ fn name_image(
                 cover: Cover::of_window(&zeros, zeros.clone(), plan.target),
                 consistent: header.consistent,
                 // The new log has no records of the target epoch, so the target is the first moment in an archive of
-                // the new database.
-                begin_epoch: Some(plan.target.max(Epoch(1))),
+                // the new database. A cut lacks only later epochs.
+                begin_epoch: Some(match header.consistent {
+                    true => Epoch(plan.target.0 + 1),
+                    false => plan.target.max(Epoch(1)),
+                }),
             },
         );
         record.incarnation = Incarnation(1);

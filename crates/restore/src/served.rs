@@ -49,8 +49,8 @@ impl RunMoments {
 pub fn served(header: &BackupHeader, runs: &[RunMoments]) -> Option<Served> {
     let end = header.id.end;
     let alone = Served {
-        from: end,
-        to: end,
+        from: header.moment(),
+        to: header.moment(),
         moments: 1,
     };
     if header.archive() == Archived::Carried {

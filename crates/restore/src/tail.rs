@@ -19,8 +19,11 @@ use perdura_archive::{
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::Disk;
 use perdura_page::RegionDigest;
-use perdura_wal::anchor::History;
-use perdura_wal::{Archived, EpochEnds, EpochSource, Lineage, Scheme, Survivor, lives_of, survive};
+use perdura_wal::drain::DrainLife;
+use perdura_wal::{
+    Archived, EpochEnds, EpochSource, Lineage, LogOf, Scheme, Survivor, lives_of, lives_to_drain,
+    survive,
+};
 
 use crate::choose::beginning;
 use crate::listed::end_of;
@@ -49,10 +52,9 @@ fn any_header(store: &Store) -> Result<BackupHeader> {
     }))
 }
 
-/// Adds to a log the blocks that only the memories of nodes have. The arguments are the lives of the log and the end of
-/// the part that is known. The lives are `None` if the log's disks have nothing after that end. Returns whether blocks
-/// were added.
-pub type Complete<'a> = dyn Fn(Option<&History>, &EpochEnds) -> Result<bool> + 'a;
+/// Adds to a log the blocks that only the memories of nodes have. The arguments are the facts for the drain of each
+/// stream, and the end of the part that is known. There are no facts if the disks are empty.
+pub type Complete<'a> = dyn Fn(Option<Vec<DrainLife>>, &EpochEnds) -> Result<()> + 'a;
 
 /// The log of a lost database, as far as it survives.
 #[derive(Clone, Copy)]
@@ -63,6 +65,8 @@ pub struct Surviving<'a> {
     pub is_on_disk: bool,
     /// The means to add the nodes' part to the log on `disks`. `None`: no nodes are asked.
     pub complete: Option<&'a Complete<'a>>,
+    /// True if the log may lack acknowledged epochs that only the memories of nodes had.
+    pub accept_loss: bool,
 }
 
 impl<'a> Surviving<'a> {
@@ -73,41 +77,65 @@ impl<'a> Surviving<'a> {
             disks,
             is_on_disk: true,
             complete: None,
+            accept_loss: false,
         }
     }
 }
 
-/// Makes runs from a surviving log, from the archive's end to the log's end.
-///
-/// # Errors
-/// [`Error::Foreign`] for the log of another database. [`Error::Usage`] for a database with key-addressed tables,
-/// because some changes in its log are in no run. [`Error::Corrupt`] as [`survive`]. Errors of the disks and of
-/// `log.complete`.
-pub fn read_tail(store: &Store, log: &Surviving<'_>, scratch: &Scratch) -> Result<Vec<Arc<Run>>> {
-    let header = any_header(store)?;
-    if header.archive() == Archived::Carried {
-        return Err(is_ordered());
-    }
+/// Returns the log as `wal` looks at it. `header` describes the log.
+fn log_of<'a>(log: &Surviving<'a>, header: &BackupHeader) -> Result<LogOf<'a>> {
     let scheme = Scheme::from_code(header.scheme).ok_or_else(|| {
         Error::Usage(format!(
             "the backup has logging scheme {}, which this build does not know. Restore with a newer build",
             header.scheme
         ))
     })?;
-    let uuid = *store.uuid();
+    Ok(LogOf {
+        disks: log.disks,
+        uuid: header.uuid,
+        scheme,
+        sizes: header.segments,
+        is_partial: !log.is_on_disk,
+        accept_loss: log.accept_loss,
+    })
+}
+
+/// Returns the facts for a drain of a surviving log from the archive's end on.
+///
+/// # Errors
+/// As [`read_tail`].
+pub fn drained_lives(store: &Store, disks: &[Arc<dyn Disk>]) -> Result<Vec<DrainLife>> {
+    let log = log_of(&Surviving::on(disks), &any_header(store)?)?;
+    let lives = lives_of(&log)?;
+    check_history(store, &lives)?;
+    lives_to_drain(&log, &lives, &end_of(store)?)
+}
+
+/// The part of a log that follows the archive.
+pub struct LogTail {
+    /// The runs of this part.
+    pub runs: Vec<Arc<Run>>,
+    /// The highest acknowledged epoch, if the log lacks it and its loss is accepted.
+    pub lost_to: Option<Epoch>,
+}
+
+/// Makes runs from a surviving log, from the archive's end to the log's end. `log.complete` is called first, because
+/// only nodes may have blocks without which the log seems to have lost some.
+///
+/// # Errors
+/// [`Error::Foreign`] for the log of another database. [`Error::Usage`] for a database with key-addressed tables,
+/// because some changes in its log are in no run. [`Error::Corrupt`] as [`survive`]. Errors of the disks and of
+/// `log.complete`.
+pub fn read_tail(store: &Store, log: &Surviving<'_>, scratch: &Scratch) -> Result<LogTail> {
+    let header = any_header(store)?;
+    if header.archive() == Archived::Carried {
+        return Err(is_ordered());
+    }
+    let found = log_of(log, &header)?;
     let mut from = end_of(store)?;
-    assert_eq!(log.disks.len(), from.ends.len(), "each stream has a disk");
-    let survivor_from = |from: &EpochEnds| -> Result<Survivor> {
-        let lives = lives_of(log.disks, &uuid)?;
-        check_history(store, &lives)?;
-        let mut survivor = survive(log.disks, uuid, scheme, header.segments, from)?;
-        survivor.history.lineage = lives;
-        Ok(survivor)
-    };
     let mut runs = Vec::new();
-    let mut survivor = None;
     if log.is_on_disk {
-        check_history(store, &lives_of(log.disks, &uuid)?)?;
+        check_history(store, &lives_of(&found)?)?;
         runs = read_backlog(store, log.disks, scratch, &from)?;
         if let Some(last) = runs.last() {
             from = EpochEnds {
@@ -115,20 +143,20 @@ pub fn read_tail(store: &Store, log: &Surviving<'_>, scratch: &Scratch) -> Resul
                 ends: last.ends().to_vec(),
             };
         }
-        survivor = Some(survivor_from(&from)?);
     }
     if let Some(complete) = log.complete {
-        let beyond = survivor
-            .as_ref()
-            .filter(|found| found.durable.epoch > from.epoch);
-        if complete(beyond.map(|found| &found.history), &from)? {
-            survivor = Some(survivor_from(&from)?);
-        }
+        let lives = log.is_on_disk.then(|| lives_of(&found)).transpose()?;
+        let facts = lives.map(|lives| lives_to_drain(&found, &lives, &from));
+        complete(facts.transpose()?, &from)?;
     }
-    if let Some(survivor) = survivor {
-        runs.extend(runs_of(log, &survivor, &from, &header, scratch)?);
-    }
-    Ok(runs)
+    let lives = lives_of(&found)?;
+    check_history(store, &lives)?;
+    let mut survivor = survive(&found, &from)?;
+    survivor.history.lineage = lives;
+    assert_eq!(log.disks.len(), from.ends.len(), "each stream has a disk");
+    runs.extend(runs_of(log, &survivor, &from, &header, scratch)?);
+    let lost_to = survivor.lost_to;
+    Ok(LogTail { runs, lost_to })
 }
 
 /// Makes runs of the epochs after `from`.

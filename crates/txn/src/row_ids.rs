@@ -50,9 +50,7 @@ impl Tx<'_> {
             )));
         }
         self.typed.homes.insert(home);
-        let number = sequence * ROW_IDS_MAX + count;
-        assert!(number < COUNTED_FROM, "a sequence stays below the counters");
-        Ok(number)
+        Ok(sequence.saturating_mul(ROW_IDS_MAX).saturating_add(count))
     }
 
     /// Takes a number from the partition's counter.
@@ -60,15 +58,33 @@ impl Tx<'_> {
         let _verb = self.verb();
         self.use_pages();
         let at = self.guard_of(home)?;
-        let counters = self.counters;
-        let key = counters.of(home, self.geometry);
+        let key = self.counters.of(home, self.geometry);
         let hash = self.geometry.hash(key);
         debug_assert_eq!(self.geometry.partition_of(hash), home, "its own counter");
         let number = match self.guards[at].1.peek(TableId::CATALOG, key, hash) {
             Some(row) => read_counter(home, &row.value())?,
             None => COUNTED_FROM,
         };
-        let value = (number + 1).to_le_bytes();
+        self.set_counter(home, number + 1)?;
+        Ok(number)
+    }
+
+    /// Raises the counter of a home, so that the next number is above `taken`.
+    ///
+    /// # Errors
+    /// The errors of a write.
+    pub fn skip_row_ids(&mut self, home: PartitionId, taken: u64) -> Result<()> {
+        let _verb = self.verb();
+        self.set_counter(home, taken.saturating_add(1))
+    }
+
+    fn set_counter(&mut self, home: PartitionId, next: u64) -> Result<()> {
+        assert!(next > COUNTED_FROM, "a counter only rises");
+        let at = self.guard_of(home)?;
+        let counters = self.counters;
+        let key = counters.of(home, self.geometry);
+        let hash = self.geometry.hash(key);
+        let value = next.to_le_bytes();
         let bytes = key.len() + value.len();
         self.admit(bytes)?;
         self.change(at, bytes + Self::ROW_BYTES, |part, undo| {
@@ -77,7 +93,6 @@ impl Tx<'_> {
                 true => Ok(()),
                 false => part.insert(undo, to, &value),
             }
-        })?;
-        Ok(number)
+        })
     }
 }

@@ -90,6 +90,6 @@ pub use rung::{Reached, Rung};
 pub use scan::{BlockRef, COPIED, Check, StreamScan, scan_stream};
 pub use scheme::{Guard, Mode, Order, Scheme};
 pub use sizes::{SegmentSizes, Span};
-pub use survivor::{Survivor, lives_of, survive};
+pub use survivor::{LogOf, Survivor, lives_of, lives_to_drain, survive};
 pub use tail::Sealed;
 pub use unit::{Origin, RawUnit, Unit};

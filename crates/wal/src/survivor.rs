@@ -28,6 +28,7 @@ use perdura_device::{Access, Disk, File};
 use crate::anchor::{ChainLink, History, Vouched};
 use crate::block::{BlockHeader, HEADER_BYTES};
 use crate::cut::decide_cut;
+use crate::drain::DrainLife;
 use crate::ends::EpochEnds;
 use crate::frame::{Direction, FrameKind, RestartRecord, for_each_frame};
 use crate::lineage::Lineage;
@@ -46,6 +47,8 @@ pub struct Survivor {
     pub history: History,
     /// The last durable epoch of the log.
     pub durable: Vouched,
+    /// The highest acknowledged epoch, if the log lacks it and its loss is accepted.
+    pub lost_to: Option<Epoch>,
 }
 
 /// A segment that exists.
@@ -63,69 +66,96 @@ impl Segment {
     }
 }
 
+/// A log whose anchor is lost.
+#[derive(Clone, Copy)]
+pub struct LogOf<'a> {
+    /// The disk of each stream.
+    pub disks: &'a [Arc<dyn Disk>],
+    /// The uuid of the database.
+    pub uuid: Uuid,
+    /// The logging scheme.
+    pub scheme: Scheme,
+    /// The sizes of segments.
+    pub sizes: SegmentSizes,
+    /// True if a stream may have no file, because only blocks of nodes are on these disks.
+    pub is_partial: bool,
+    /// True if the log may lack acknowledged epochs that only the memories of nodes had.
+    pub accept_loss: bool,
+}
+
 /// The segments of all streams.
 struct Survey<'a> {
     disks: &'a [Arc<dyn Disk>],
     uuid: Uuid,
     sizes: SegmentSizes,
     scheme: Scheme,
+    accept_loss: bool,
     from: &'a EpochEnds,
     /// The segments of each stream, in the order of their names.
     streams: Vec<Vec<Segment>>,
 }
 
-/// Determines how the log of database `uuid` on these disks continues after the epoch `from`. `disks[s]` is the disk of
-/// stream s.
+/// Determines how a log continues after the epoch `from`.
 ///
 /// # Errors
 /// [`Error::Foreign`] for a log of another database. [`Error::Corrupt`] for a stream without a log, and for a log that
 /// does not reach back to `from` or contradicts itself. [`Error::Corrupt`] also for a block that proves the loss of
 /// durable blocks. The disks' errors.
-pub fn survive(
-    disks: &[Arc<dyn Disk>],
-    uuid: Uuid,
-    scheme: Scheme,
-    sizes: SegmentSizes,
-    from: &EpochEnds,
-) -> Result<Survivor> {
-    if disks.len() != from.ends.len() {
-        return Err(Error::Usage(format!(
-            "the log has {} stream(s), but {} log directories were given. Give one for each \
-             stream in their order, or one that has them all",
-            from.ends.len(),
-            disks.len()
-        )));
-    }
-    let streams = (0u8..).map(StreamId).zip(disks);
-    let streams = streams.map(|(stream, disk)| segments(disk.as_ref(), stream, &uuid));
-    let survey = Survey {
-        disks,
-        uuid,
-        sizes,
-        scheme,
-        from,
-        streams: streams.collect::<Result<_>>()?,
-    };
-    survey.run()
+pub fn survive(log: &LogOf<'_>, from: &EpochEnds) -> Result<Survivor> {
+    Survey::of(log, from)?.run()
 }
 
-/// Returns the lives of the log of database `uuid` on these disks, by their random numbers. `disks[s]` is the disk of
-/// stream s. The newest segment names them. They are unknown in a log of an older build, and if no header of the newest
+/// Returns the facts for a drain of each stream of the log's newest life. The drain begins at `from` or at the life's
+/// start, whichever is later. `lives` are the log's lives.
+///
+/// # Errors
+/// As [`survive`], except for lost blocks, which the drain may bring back.
+pub fn lives_to_drain(
+    log: &LogOf<'_>,
+    lives: &Lineage,
+    from: &EpochEnds,
+) -> Result<Vec<DrainLife>> {
+    let survey = Survey::of(log, from)?;
+    let all = survey.streams.iter().flatten();
+    let newest = all.map(|segment| segment.id.incarnation).max();
+    let incarnation = newest.expect("each stream has a segment");
+    let mut records = survey.restart_records(&BTreeSet::from([incarnation]))?;
+    let start = match records.remove(&incarnation) {
+        Some(record) => record.cut,
+        None => survey.starts(incarnation)?,
+    };
+    assert_eq!(start.len(), from.ends.len(), "a start in each stream");
+    let streams = (0u8..).map(StreamId).zip(&start).zip(&from.ends);
+    let life = |((stream, start), end): ((StreamId, &Pos), &Pos)| DrainLife {
+        uuid: log.uuid,
+        incarnation,
+        stream,
+        streams: u8::try_from(log.disks.len()).unwrap_or(u8::MAX),
+        sizes: log.sizes,
+        start: *start,
+        vouched: *start.max(end),
+        lives: lives.bounded(),
+    };
+    Ok(streams.map(life).collect())
+}
+
+/// Returns the lives of a log, by their random numbers. The newest segment names them. They are unknown in a log of an older build, and if no header of the newest
 /// life can be read.
 ///
 /// # Errors
 /// Fails as [`survive`] for a stream without a log and for a log of another database. The disks' errors.
-pub fn lives_of(disks: &[Arc<dyn Disk>], uuid: &Uuid) -> Result<Lineage> {
+pub fn lives_of(log: &LogOf<'_>) -> Result<Lineage> {
     let mut newest: Option<Segment> = None;
-    for (stream, disk) in (0u8..).map(StreamId).zip(disks) {
-        let of_stream = segments(disk.as_ref(), stream, uuid)?;
+    for (stream, disk) in (0u8..).map(StreamId).zip(log.disks) {
+        let of_stream = segments(disk.as_ref(), stream, log)?;
         let all = newest.into_iter().chain(of_stream);
         newest = all.max_by_key(|segment| (segment.id.incarnation, segment.lives.id != LifeId(0)));
     }
     Ok(newest.map_or_else(Lineage::default, |segment| segment.lives))
 }
 
-fn segments(disk: &dyn Disk, stream: StreamId, uuid: &Uuid) -> Result<Vec<Segment>> {
+fn segments(disk: &dyn Disk, stream: StreamId, log: &LogOf<'_>) -> Result<Vec<Segment>> {
+    let uuid = &log.uuid;
     let none = |found: String| {
         let expected = format!("the log of stream {stream} of database {uuid}");
         let hint =
@@ -139,6 +169,7 @@ fn segments(disk: &dyn Disk, stream: StreamId, uuid: &Uuid) -> Result<Vec<Segmen
         )
     };
     let names = match disk.list(LOG_DIR) {
+        Err(error) if error.is_not_found() && log.is_partial => Vec::new(),
         Err(error) if error.is_not_found() => return Err(none("no such directory".into())),
         names => names?,
     };
@@ -172,7 +203,7 @@ fn segments(disk: &dyn Disk, stream: StreamId, uuid: &Uuid) -> Result<Vec<Segmen
             file,
         });
     }
-    match found.is_empty() {
+    match found.is_empty() && !log.is_partial {
         true => Err(none("no segment".into())),
         false => Ok(found),
     }
@@ -186,7 +217,30 @@ struct Life {
     before: Epoch,
 }
 
-impl Survey<'_> {
+impl<'a> Survey<'a> {
+    fn of(log: &LogOf<'a>, from: &'a EpochEnds) -> Result<Survey<'a>> {
+        let disks = log.disks;
+        if disks.len() != from.ends.len() {
+            return Err(Error::Usage(format!(
+                "the log has {} stream(s), but {} log directories were given. Give one for each \
+                 stream in their order, or one that has them all",
+                from.ends.len(),
+                disks.len()
+            )));
+        }
+        let streams = (0u8..).map(StreamId).zip(disks);
+        let streams = streams.map(|(stream, disk)| segments(disk.as_ref(), stream, log));
+        Ok(Survey {
+            disks,
+            uuid: log.uuid,
+            sizes: log.sizes,
+            scheme: log.scheme,
+            accept_loss: log.accept_loss,
+            from,
+            streams: streams.collect::<Result<_>>()?,
+        })
+    }
+
     fn run(&self) -> Result<Survivor> {
         let lives = self
             .streams
@@ -232,7 +286,7 @@ impl Survey<'_> {
             self.end_life(&mut history, record.durable, &record.cut);
             history.incarnation = record.incarnation;
         }
-        let mut durable = self.decide(&history)?;
+        let (mut durable, mut lost_to) = self.decide(&history)?;
         // These lives have no whole restart frame, so they have kept nothing unless their blocks prove otherwise.
         for incarnation in lives.range((
             std::ops::Bound::Excluded(history.incarnation),
@@ -241,10 +295,14 @@ impl Survey<'_> {
             self.check_start(*incarnation, &durable)?;
             self.end_life(&mut history, durable.epoch, &durable.ends);
             history.incarnation = *incarnation;
-            durable = self.decide(&history)?;
+            (durable, lost_to) = self.decide(&history)?;
         }
         history.vouched = durable.clone();
-        Ok(Survivor { history, durable })
+        Ok(Survivor {
+            history,
+            durable,
+            lost_to,
+        })
     }
 
     /// Finds the lives that begin with a whole restart frame. Returns the restart record of each of these lives.
@@ -319,25 +377,28 @@ impl Survey<'_> {
             if !self.goes_on(*incarnation)? {
                 continue;
             }
-            let start = self
-                .streams
-                .iter()
-                .zip(&self.from.ends)
-                .map(|(stream, end)| {
-                    let mut own = stream.iter().filter(|s| s.id.incarnation == *incarnation);
-                    let virtually = own.next().map(|first| {
-                        let start = self.sizes.life_with(first.id.start, first.bytes);
-                        start.ok_or_else(|| self.odd_size(first))
-                    });
-                    virtually.unwrap_or(Ok(*end))
-                });
             return Ok(Some(Life {
                 incarnation: *incarnation,
-                start: start.collect::<Result<_>>()?,
+                start: self.starts(*incarnation)?,
                 before: Epoch(0),
             }));
         }
         Ok(None)
+    }
+
+    /// Returns the start of a life in each stream, by the life's first segment there. Returns the archive's end for a
+    /// stream without such a segment.
+    fn starts(&self, incarnation: Incarnation) -> Result<Vec<Pos>> {
+        let ends = self.streams.iter().zip(&self.from.ends);
+        let starts = ends.map(|(stream, end)| {
+            let mut own = stream.iter().filter(|s| s.id.incarnation == incarnation);
+            let virtually = own.next().map(|first| {
+                let start = self.sizes.life_with(first.id.start, first.bytes);
+                start.ok_or_else(|| self.odd_size(first))
+            });
+            virtually.unwrap_or(Ok(*end))
+        });
+        starts.collect()
     }
 
     /// Returns whether this life continues the log at the archive's end. This is so if, in some stream, a block of the
@@ -399,6 +460,7 @@ impl Survey<'_> {
         Ok(Survivor {
             history,
             durable: end,
+            lost_to: None,
         })
     }
 
@@ -462,8 +524,9 @@ impl Survey<'_> {
         }
     }
 
-    /// Decides the end of the newest life in `history`, as a restart does.
-    fn decide(&self, history: &History) -> Result<Vouched> {
+    /// Decides the end of the newest life in `history`, as a restart does. Also returns the highest epoch whose loss is
+    /// accepted.
+    fn decide(&self, history: &History) -> Result<(Vouched, Option<Epoch>)> {
         let mut known = history.clone();
         let start = known.open_start();
         let is_within = start
@@ -488,12 +551,13 @@ impl Survey<'_> {
             scan_stream(disk.as_ref(), &lives, stream, *from, Check::InDoubt)
         };
         let scans: Vec<StreamScan> = parts.map(scan).collect::<Result<_>>()?;
-        let cut = decide_cut(&known, &scans, None, false)?;
-        Ok(Vouched {
+        let cut = decide_cut(&known, &scans, None, self.accept_loss)?;
+        let durable = Vouched {
             epoch: cut.durable,
             wall_us: cut.wall_us,
             ends: cut.cut,
-        })
+        };
+        Ok((durable, cut.lost_to))
     }
 
     /// Checks that a life without a whole restart frame starts where its predecessor is cut. The restart that began the

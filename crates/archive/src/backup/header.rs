@@ -68,6 +68,17 @@ impl BackupHeader {
         }
     }
 
+    /// Returns the epoch whose state the backup serves without any run. A sweep of page records serves its end, once the
+    /// records of its epochs are applied. The log of ordered frames has records of no page, so nothing is applied then.
+    /// The image is a cut before the first epoch that it may lack.
+    #[must_use]
+    pub fn moment(&self) -> Epoch {
+        match self.archive() {
+            Archived::Carried => Epoch(self.begin.0.saturating_sub(1)),
+            _ => self.id.end,
+        }
+    }
+
     /// Returns the header's bytes.
     ///
     /// # Panics

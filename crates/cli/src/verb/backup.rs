@@ -145,7 +145,7 @@ fn create(args: &Create) -> Result<()> {
     closed.with_context(|| dir)?;
     let made = Made {
         name: summary.header.id.name(),
-        end_epoch: summary.header.id.end.0,
+        end_epoch: summary.header.moment().0,
         checkpoint: summary.header.id.k.0,
         pages: summary.pages,
         bytes: summary.bytes,

@@ -171,9 +171,24 @@ pub fn run(args: &Args) -> Result<()> {
     let dir = timeline_dir(&args.from, args.timeline.as_ref());
     let from = || dir.display().to_string();
     let store = open(&dir, args.uuid.as_deref())?;
-    let log = args.log.places()?;
+    let mut log = args.log.places()?;
     check_mirrored(args, &log, &store)?;
     let target = Target::begin(&args.to, &args.from)?;
+    let held = store.manifest().held().0;
+    if matches!(args.at, Some(At::Epoch(epoch)) if epoch <= held) {
+        // The archive has the moment.
+        log = LostLogPlaces::default();
+    }
+    if log.has_nodes() {
+        // Whatever else refuses the restore must do so while the writer still runs.
+        match sources::plan_of_archive(&store) {
+            Ok(plan) => check_reports(args, &store, &plan)?,
+            Err(error) if args.at.is_none() => return Err(error).with_context(from),
+            Err(_) => {}
+        }
+        log.fence(&store).with_context(from)?;
+        store.refresh().with_context(from)?;
+    }
     let mut damaged = Vec::new();
     loop {
         let planned = sources::plan(&store, &log, args.at, &damaged, &target);

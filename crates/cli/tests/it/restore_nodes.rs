@@ -33,7 +33,16 @@ impl Place {
 
     fn serve(&self) -> Server {
         let (archive, log) = (arg(&self.archive), arg(&self.log));
-        let flags = ["--archive", archive, "--log-dir", log, "--log-io", "sync"];
+        let flags = [
+            "--archive",
+            archive,
+            "--log-dir",
+            log,
+            "--log-io",
+            "sync",
+            "--streams",
+            "2",
+        ];
         let rule = format!("write {log} {} {}", ENOSPC, arg(&self.strike()));
         let variables = [
             ("LD_PRELOAD", arg(&library("io_fault")).to_owned()),
@@ -207,6 +216,27 @@ fn a_restore_from_nodes_alone_is_whole_or_names_the_gap() {
     assert!(!matches!(answer, Ok(Reply::Status(_))), "{answer:?}");
     server.kill();
     place.check_all();
+    // Some blocks are only in the nodes, and follow the archive.
+    let server = place.serve();
+    let mut client = server.connect().unwrap();
+    place.world.write(&mut client, Duration::from_millis(100));
+    let last = server
+        .log_field("log_durable_epoch")
+        .parse::<u64>()
+        .unwrap();
+    wait_until(&server, "archived_epoch", |epoch| {
+        epoch.parse::<u64>().unwrap() >= last
+    });
+    std::fs::write(place.strike(), "").unwrap();
+    place.world.write(&mut client, Duration::from_millis(60));
+    server.kill();
+    let (code, said) = place.restored(&flags);
+    assert_eq!(
+        (code, said.contains("came from nodes")),
+        (0, true),
+        "{said}"
+    );
+    place.check_all();
 }
 
 #[test]
@@ -217,8 +247,8 @@ fn nodes_and_views_that_are_not_of_the_database_are_refused() {
     let empty = place.world.dir.path().join("empty");
     std::fs::create_dir(&empty).unwrap();
     let missing = place.world.dir.path().join("missing");
-    let log = arg(&place.log);
     let refused = |view: &Path, more: &[&str], words: &str| {
+        let log = arg(&place.log);
         let flags = [
             &nodes[0],
             &nodes[1],
@@ -234,6 +264,23 @@ fn nodes_and_views_that_are_not_of_the_database_are_refused() {
     };
     refused(&missing, &["--take-over"], "no such directory");
     refused(&empty, &["--take-over"], "has no view of database");
+    // A view of an earlier life does not know what the nodes have.
+    let view = PathBuf::from(&nodes[3]);
+    let older = place.world.dir.path().join("older");
+    std::fs::create_dir(&older).unwrap();
+    for (path, bytes) in files(&view) {
+        std::fs::write(older.join(path.file_name().unwrap()), bytes).unwrap();
+    }
+    place.write_and_kill(Duration::from_millis(1200));
+    let refused_now = |view: &Path, words: &str| {
+        let flags = [&nodes[0], &nodes[1], "--log-view", arg(view), "--log-dir"];
+        let (code, said) =
+            place.restored(&[&flags[..], &[arg(&place.log), "--take-over"]].concat());
+        assert_eq!((code, said.contains(words)), (2, true), "{said}");
+    };
+    let before = files(&older);
+    refused_now(&older, "--log-view");
+    assert!(before == files(&older), "nothing was claimed");
     let (code, said) = place.restored(&["--take-over"]);
     assert_eq!((code, said.contains("--log-nodes")), (2, true), "{said}");
     let dry = [&nodes[..], &["--take-over".into(), "--dry-run".into()]].concat();

@@ -35,7 +35,7 @@ fn restored(world: &World, disks: &Restored) -> Result<(), Error> {
     let logs: Vec<Arc<dyn Disk>> = (0..STREAMS).map(|_| logs()).collect();
     let scratch = Scratch::begin(disks.data.life())?;
     let sources = Sources {
-        tail: read_tail(&store, &Surviving::on(&logs), &scratch)?,
+        tail: read_tail(&store, &Surviving::on(&logs), &scratch)?.runs,
         scratch: Some(scratch),
         runs_max: 2,
         ..Sources::archive(&store)

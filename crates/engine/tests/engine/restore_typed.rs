@@ -36,7 +36,7 @@ fn seen(core: &Core) -> (usize, Option<Vec<u8>>) {
 }
 
 /// Returns a database with key-addressed and page-addressed rows, written before and after the image of the backup.
-/// Also returns the backup's epoch.
+/// Also returns the backup's moment.
 pub fn typed_history() -> Result<(History, Epoch), Error> {
     let disk = SimDisk::new(1);
     let core = open_typed(&disk)?;
@@ -53,11 +53,11 @@ pub fn typed_history() -> Result<(History, Epoch), Error> {
     let mut history = History::of(disk, core, begin);
     history.back_up();
     history.archive();
-    let end = history.backups[0].end;
-    Ok((history, end))
+    let moment = history.backup(history.backups[0])?.header().moment();
+    Ok((history, moment))
 }
 
-/// Returns a database with a backup, and the backup's epoch. The first key-addressed row is written after the backup.
+/// Returns a database with a backup, and the backup's moment. The first key-addressed row is written after the backup.
 pub fn later_typed_history() -> Result<(History, Epoch), Error> {
     let mut history = History::new(1);
     let _flushed = set(history.core(), 0, Some(b"old"));
@@ -74,8 +74,8 @@ pub fn later_typed_history() -> Result<(History, Epoch), Error> {
     );
     history.core().flush_all()?;
     history.archive();
-    let end = history.backups[0].end;
-    Ok((history, end))
+    let moment = history.backup(history.backups[0])?.header().moment();
+    Ok((history, moment))
 }
 
 /// Restores the database of `typed_history` from a backup and runs.
@@ -107,6 +107,39 @@ fn typed_restored() -> Result<(usize, Option<Vec<u8>>), Error> {
 fn a_database_with_key_addressed_tables_is_restored_as_its_backup_has_it_and_no_run_is_applied() {
     let found = typed_restored().expect("it is restored");
     assert_eq!(found, (1, Some(b"old".to_vec())));
+}
+
+/// A call between a checkpoint's cut and its end mark was not in the image. A restore of the backup named the epoch of the
+/// end mark, and lacked the call.
+#[test]
+fn a_backup_of_a_cut_names_the_last_epoch_that_it_has() {
+    let disk = SimDisk::new(1);
+    let core = open_typed(&disk).expect("it opens");
+    let begin = EpochEnds {
+        epoch: Epoch(0),
+        ends: vec![Pos(0); STREAMS],
+    };
+    core.set_archived(&begin).expect("archiving begins");
+    let epoch_of = |id: u64| core.call::<open_account>(&(id,)).expect("a call").1.epoch;
+    let before = epoch_of(1);
+    core.checkpoints().begin().expect("the cut");
+    let after = epoch_of(2);
+    core.flush_all().expect("both calls are acknowledged");
+    core.checkpoint_now().expect("the rest of the checkpoint");
+    let mut history = History::of(disk, core, begin);
+    history.back_up();
+    history.archive();
+    assert!(before < after && after <= history.backups[0].end);
+    let backup = history.backup(history.backups[0]).expect("a backup");
+    let plan = RestorePlan::new(backup, Vec::new(), None).expect("a plan");
+    assert_eq!(plan.target(), before, "the last epoch that the image has");
+    let refused = |target: Epoch| {
+        let backup = history.backup(history.backups[0]).expect("a backup");
+        RestorePlan::new(backup, Vec::new(), Some(target)).map(drop)
+    };
+    refused(after).expect_err("the image lacks the second call");
+    refused(history.backups[0].end).expect_err("and so the end of the sweep");
+    refused(before).expect("the cut's own epoch");
 }
 
 /// Acknowledged calls vanished with exit code 0: a restore of the last state gave the state of the backup.

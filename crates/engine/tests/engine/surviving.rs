@@ -17,7 +17,7 @@ pub fn restored(world: &World, logs: &Arc<SimDisk>) -> Result<(Restored, Epoch),
     let scratch = Scratch::begin(disks.data.life())?;
     let logs: Vec<Arc<dyn Disk>> = (0..STREAMS).map(|_| logs.life() as Arc<dyn Disk>).collect();
     let sources = Sources {
-        tail: read_tail(&store, &Surviving::on(&logs), &scratch)?,
+        tail: read_tail(&store, &Surviving::on(&logs), &scratch)?.runs,
         scratch: Some(scratch),
         ..Sources::archive(&store)
     };

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use perdura::{Core, Cx, Db, Error, LogForm, RowId, Table, procedure, table};
-use perdura_base::{Epoch, Result};
+use perdura_base::{Epoch, PartitionId, Result, TableId};
 use perdura_restore::At;
 use perdura_table::WholeKey;
 
@@ -352,4 +352,28 @@ fn a_restored_database_gives_no_row_id_twice() {
         newest.is_some_and(|newest| id > *newest),
         "{id}, {newest:?}"
     );
+}
+
+/// A repair may lose the page with the counter and keep the rows.
+#[test]
+fn an_append_after_a_lost_counter_gives_an_id_that_no_row_has() {
+    let mut tables = Tables::new(4, LogForm::Value);
+    (0..40).for_each(|_| tables.deposit());
+    let core = tables.world.core();
+    let lost = core.transact(&core.all_partitions(), |tx| {
+        let mut keys = Vec::new();
+        for id in (0..4).map(PartitionId) {
+            tx.view(id, |part| {
+                part.for_each(TableId::CATALOG, |row| keys.push(row.key().to_vec()));
+            })?;
+        }
+        keys.retain(|key| key.starts_with(b"i"));
+        for key in &keys {
+            tx.delete(TableId::CATALOG, key)?;
+        }
+        Ok::<_, Error>(keys.len())
+    });
+    assert_eq!(lost.expect("counters").0, 4, "a counter in each partition");
+    (0..40).for_each(|_| tables.deposit());
+    assert_eq!(Rows::read(tables.world.core()), tables.live);
 }

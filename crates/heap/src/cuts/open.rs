@@ -26,7 +26,7 @@ pub(crate) struct CutState {
     /// True if later checkpoints' cuts keep rows: [`SnapshotMode::Rows`](super::SnapshotMode::Rows).
     pub(super) rows: AtomicBool,
     /// True if a key-addressed table was ever attached.
-    pub(crate) typed: AtomicBool,
+    pub(crate) keyed: AtomicBool,
     /// The `ended` flag of the snapshot that the heap ended last to free memory. The flag exists while a partition or
     /// the snapshot's owner still holds it.
     ending: Mutex<Weak<AtomicBool>>,
@@ -115,9 +115,9 @@ impl Cuts {
     }
 
     /// Notes that a table is attached, and whether it is key-addressed.
-    pub(crate) fn note_typed(&self, typed: bool) {
-        if typed {
-            self.shared.typed.store(true, Ordering::SeqCst);
+    pub(crate) fn note_keyed(&self, keyed: bool) {
+        if keyed {
+            self.shared.keyed.store(true, Ordering::SeqCst);
         }
     }
 

@@ -129,7 +129,7 @@ impl World {
             };
             heap.lock(p).attach_table(KEYED, form);
         }
-        assert!(heap.has_typed());
+        assert!(heap.has_keyed());
         heap.set_snapshot_mode(mode);
         World {
             rng: fastrand::Rng::with_seed(seed),

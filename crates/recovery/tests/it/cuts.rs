@@ -214,7 +214,7 @@ impl World {
 fn holds(seed: u64) -> bool {
     let mut world = World::new(seed, false);
     let db = world.open();
-    assert!(db.heap.has_typed());
+    assert!(db.heap.has_keyed());
     for _ in 0..3 {
         world.transactions(&db, 20);
         world.checkpoint(&db, false);
@@ -285,7 +285,7 @@ fn the_first_key_addressed_table_ends_a_fuzzy_sweep_and_later_checkpoints_are_cu
     let mut world = World::new(1, false);
     world.tables = Tables { keyed: false };
     let db = world.open();
-    assert!(!db.heap.has_typed());
+    assert!(!db.heap.has_keyed());
     let is_cut = || {
         let anchor = db.anchor.get();
         let newest = anchor.newest_image().expect("an image");
@@ -299,7 +299,7 @@ fn the_first_key_addressed_table_ends_a_fuzzy_sweep_and_later_checkpoints_are_cu
             .lock(p)
             .attach_table(KEYED, world.tables.form_of(KEYED));
     }
-    assert!(db.heap.has_typed());
+    assert!(db.heap.has_keyed());
     db.checkpoints.require_cuts();
     assert!(!db.checkpoints.is_running(), "the sweep was fuzzy");
     world.checkpoint(&db, false);

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use perdura::{Archiving, Core, Error};
+use perdura_archive::backlog::FOLDER;
 use perdura_archive::{ArchiverStep, Object, ObjectId, Store};
 use perdura_base::Uuid;
 use perdura_device::{CrashProfile, Disk, Folder, SimDisk};
@@ -44,8 +45,11 @@ impl ArchiveWorld {
     pub(crate) fn continue_on_branch(&mut self, branch: &Branch<'_>) -> Check {
         let failed = |error: Error| format!("a copy on a named timeline: {error}");
         let (core, uuid) = (branch.core, self.uuid());
+        // Files that were being written may vanish in a later crash.
+        branch.store.crash(CrashProfile::Worst, self.fresh());
         let before = ArchiveFiles::of(branch.store, &uuid).map_err(failed)?;
         core.end_archive(Some(&name())).map_err(failed)?;
+        remove_backlog(branch.disks).map_err(failed)?;
         let anchor = core.anchor().get();
         assert_eq!(
             anchor.timeline,
@@ -118,6 +122,18 @@ impl ArchiveWorld {
             false => Err("a restored timeline has another digest than its copy".into()),
         }
     }
+}
+
+/// Removes the runs that wait for the archive that the copy has left, as `perdura archive end` does.
+fn remove_backlog(disks: &[Arc<SimDisk>]) -> Result<(), Error> {
+    for disk in disks {
+        let life = disk.life();
+        let waiting = disk.files().into_iter().map(|(path, _)| path);
+        for path in waiting.filter(|path| path.starts_with(FOLDER)) {
+            life.remove(&path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Archives everything that is durable.

@@ -3,6 +3,7 @@
 
 use std::ops::Bound;
 
+use perdura_base::cursor::Reader;
 use perdura_base::{Error, PartitionId, Result};
 use perdura_formats::ordered::Op;
 use perdura_heap::Which;
@@ -60,10 +61,26 @@ impl Cx<'_, '_> {
         let entry = self.entry::<T>()?;
         let home = self.first_latched();
         let number = self.tx.next_row_id(entry.table, home)?;
-        let id = RowId::new(number, home)
-            .ok_or_else(|| Error::Usage(format!("table {:?} has no row ids left", T::NAME)))?;
+        let mut id = row_id::<T>(number, home)?;
         let mut key = KeyBytes::new();
         RowId::put_key(id, &mut key);
+        if !entry.table.keyed
+            && self
+                .tx
+                .typed_get(entry.table, home, key.as_slice())?
+                .is_some()
+        {
+            // A repair has lost the counter.
+            let mut highest = number;
+            self.tx.typed_each(entry.table, home, |row| {
+                let found = RowId::take_key(&mut Reader::new(&row.key()));
+                highest = highest.max(found.map_or(0, |id| id.0 >> 8));
+            })?;
+            id = row_id::<T>(highest + 1, home)?;
+            self.tx.skip_row_ids(home, highest + 1)?;
+            key = KeyBytes::new();
+            RowId::put_key(id, &mut key);
+        }
         let home = RowHome::One(home);
         self.insert_encoded(entry, &Placed { key, home }, None, row)?;
         Ok(id)
@@ -335,6 +352,12 @@ impl Cx<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// Returns the id of a new row of table `T`.
+fn row_id<T: Table>(number: u64, home: PartitionId) -> Result<RowId> {
+    let id = RowId::new(number, home);
+    id.ok_or_else(|| Error::Usage(format!("table {:?} has no row ids left", T::NAME)))
 }
 
 #[cold]

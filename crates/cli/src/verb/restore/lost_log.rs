@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use clap::Parser;
-use perdura::{Error, LostLog, Nodes, Permits};
+use perdura::{Error, Fenced, Lost, LostLog, Nodes, Permits};
 use perdura_archive::{Run, Store};
 use perdura_device::{Disk, Locks, MemDisk, OverlayDisk, SystemClock};
 use perdura_recovery::Anchor;
 use perdura_recovery::disks::Paths;
-use perdura_restore::{Complete, Scratch, Surviving, read_tail};
+use perdura_restore::{Complete, LogTail, Scratch, Surviving, drained_lives, read_tail};
 use perdura_server::settings::Settings;
 use perdura_wal::EpochEnds;
-use perdura_wal::anchor::History;
+use perdura_wal::drain::DrainLife;
 
 use crate::exit::Usage;
 use crate::nodes;
@@ -47,6 +47,8 @@ pub struct LostLogPlaces {
     dirs: Vec<PathBuf>,
     nodes: Option<Nodes>,
     permits: Permits,
+    /// The view, once the writer is fenced.
+    fenced: Option<Fenced>,
 }
 
 impl LostLogArgs {
@@ -72,6 +74,7 @@ impl LostLogArgs {
                 take_over: self.take_over,
                 accept_loss: self.accept_loss,
             },
+            fenced: None,
         })
     }
 
@@ -92,6 +95,31 @@ impl LostLogPlaces {
         self.nodes.is_some()
     }
 
+    /// Replaces the server that wrote the log, if nodes are to be read.
+    ///
+    /// # Errors
+    /// As [`Nodes::fence`]; errors of the log's disks.
+    pub fn fence(&mut self, store: &Store) -> Result<(), Error> {
+        let Some(nodes) = &self.nodes else {
+            return Ok(());
+        };
+        let newest = match self.dirs.is_empty() {
+            true => None,
+            false => {
+                let (logs, _locks) = self.open(streams_of(store))?;
+                let lives = drained_lives(store, &logs)?;
+                lives.first().map(|life| life.incarnation)
+            }
+        };
+        let anchor = anchor_of(store)?;
+        let lost = Lost {
+            anchor: &anchor,
+            newest,
+        };
+        self.fenced = Some(nodes.fence(&lost, self.permits, &SystemClock::new())?);
+        Ok(())
+    }
+
     /// Makes runs of the log after the archive's end. `disk` is the new database's data disk.
     ///
     /// # Errors
@@ -102,50 +130,45 @@ impl LostLogPlaces {
         disk: &Arc<dyn Disk>,
         scratch: &Scratch,
     ) -> Result<Vec<Arc<Run>>, Error> {
-        let streams = u8::try_from(store.manifest().positions.len()).unwrap_or(u8::MAX);
-        let (mut logs, _locks) = self.open(streams)?;
-        let Some(nodes) = &self.nodes else {
-            return read_tail(store, &Surviving::on(&logs), scratch);
+        let (mut logs, _locks) = self.open(streams_of(store))?;
+        let Some((nodes, fenced)) = self.nodes.as_ref().zip(self.fenced.as_ref()) else {
+            let log = Surviving {
+                accept_loss: self.permits.accept_loss,
+                ..Surviving::on(&logs)
+            };
+            return read_tail(store, &log, scratch).map(told);
         };
         // The drain changes an overlay, and the surviving log stays as it is.
         if let [first, rest @ ..] = &logs[..]
             && rest.iter().all(|other| Arc::ptr_eq(first, other))
         {
-            logs = vec![overlay(first, disk)?; usize::from(streams)];
+            logs = vec![overlay(first, disk)?; logs.len()];
         } else {
             let over = logs.iter().map(|log| overlay(log, disk));
             logs = over.collect::<Result<_, Error>>()?;
         }
-        let anchor = store.manifest().anchor()?.map(Anchor::of).transpose()?;
-        let anchor = anchor.ok_or_else(|| {
-            Error::Usage(
-                "an older build wrote this archive, without the anchor that nodes are read by. Restore without \
-                 --log-nodes"
-                    .into(),
-            )
-        })?;
-        let (permits, notes) = (self.permits, RefCell::new(Vec::new()));
-        let complete = |found: Option<&History>, from: &EpochEnds| {
+        let (anchor, notes) = (anchor_of(store)?, RefCell::new(Vec::new()));
+        let complete = |lives: Option<Vec<DrainLife>>, from: &EpochEnds| {
             let log = LostLog {
                 disks: &logs,
-                survives: !self.dirs.is_empty(),
-                found,
+                lives,
                 from,
                 anchor: &anchor,
             };
-            let completed = nodes.complete(&log, permits, &SystemClock::new())?;
-            notes.borrow_mut().extend(completed.notes);
-            Ok(completed.has_blocks)
+            let said = nodes.complete(fenced, &log, self.permits, &SystemClock::new())?;
+            *notes.borrow_mut() = said;
+            Ok(())
         };
         let complete: &Complete<'_> = &complete;
         let log = Surviving {
             disks: &logs,
             is_on_disk: !self.dirs.is_empty(),
             complete: Some(complete),
+            accept_loss: self.permits.accept_loss,
         };
-        let runs = read_tail(store, &log, scratch)?;
+        let tail = read_tail(store, &log, scratch)?;
         notes.take().iter().for_each(|note| output::note(note));
-        Ok(runs)
+        Ok(told(tail))
     }
 
     /// Opens the directories of a surviving log, and locks them in shared mode. Returns a disk for each stream, and the
@@ -183,4 +206,34 @@ impl LostLogPlaces {
 fn overlay(log: &Arc<dyn Disk>, disk: &Arc<dyn Disk>) -> Result<Arc<dyn Disk>, Error> {
     let over = OverlayDisk::new(Arc::clone(log), disk.as_ref(), "")?;
     Ok(Arc::new(over))
+}
+
+/// Returns the runs of a log. Reports what the log has lost.
+fn told(tail: LogTail) -> Vec<Arc<Run>> {
+    if let Some(lost_to) = tail.lost_to {
+        let last = tail
+            .runs
+            .last()
+            .map(|run| run.id().epochs.last().to_string());
+        let last = last.unwrap_or_else(|| "the archive's end".into());
+        output::warning(&format!(
+            "acknowledged transactions are lost: the log ends with epoch {last}, and epoch {lost_to} was acknowledged"
+        ));
+    }
+    tail.runs
+}
+
+fn streams_of(store: &Store) -> u8 {
+    u8::try_from(store.manifest().positions.len()).unwrap_or(u8::MAX)
+}
+
+/// Returns the archive's copy of the anchor.
+fn anchor_of(store: &Store) -> Result<Anchor, Error> {
+    let anchor = store.manifest().anchor()?.map(Anchor::of).transpose()?;
+    anchor.ok_or_else(|| {
+        Error::Usage(
+            "an older build wrote this archive, without the anchor that nodes are read by. Restore without --log-nodes"
+                .into(),
+        )
+    })
 }

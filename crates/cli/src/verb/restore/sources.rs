@@ -110,6 +110,12 @@ pub fn plan(
     planned
 }
 
+/// Returns the plan to restore the last state of an archive alone.
+pub fn plan_of_archive(store: &Store) -> Result<RestorePlan, Error> {
+    let sources = Sources::archive(store);
+    sources.plan(None, super::passed_over)
+}
+
 fn choose(sources: &Sources<'_>, at: Option<At>) -> Result<Planned, Error> {
     let now_us = SystemClock::new().wall_us();
     let chosen = at.map(|at| at.resolve(sources.store, &sources.tail, now_us));
