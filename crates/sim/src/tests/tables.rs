@@ -76,3 +76,11 @@ fn an_epoch_that_nothing_was_written_of_and_a_failed_open_share_a_number() {
         assert!(report.violations.is_empty(), "seed {seed}");
     }
 }
+
+/// A write of a page-addressed row left the page as it was, so it had no record. Its ticket is of the latched
+/// partitions, and an earlier version of the oracle took it for the row's epoch.
+#[test]
+fn a_write_that_changes_nothing_has_no_epoch() {
+    let report = common::runs(Mode::Tables, 50_025_574, 1);
+    assert!(report.violations.is_empty(), "{:?}", report.violations);
+}
