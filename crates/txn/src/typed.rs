@@ -235,7 +235,8 @@ impl Tx<'_> {
         }
     }
 
-    /// Notes that a row of the table was written in a home. Only a key-addressed row is ordered, so only such a row gives
+    /// Notes that a row of the table was written in a home. Only a key-addressed row is ordered, so only such a row
+    /// gives
     /// the transaction a number in the home's sequence.
     #[inline]
     pub(crate) fn note_home(&mut self, table: TypedTable, home: PartitionId) {
@@ -260,7 +261,7 @@ impl Tx<'_> {
     /// Returns the row of a key.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure must return.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.
     pub fn typed_get(
         &self,
         table: TypedTable,
@@ -306,7 +307,8 @@ impl Tx<'_> {
     /// Removes a row. Returns whether the row existed.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure must return; [`Error::LogFull`].
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return;
+    /// [`Error::LogFull`](perdura_base::Error::LogFull).
     pub fn typed_delete(
         &mut self,
         table: TypedTable,
@@ -332,7 +334,7 @@ impl Tx<'_> {
     /// Returns the rows of a home whose keys are in `range`. `which` names the index that has the keys.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure must return.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.
     pub fn typed_rows<'s>(
         &'s self,
         table: TypedTable,
@@ -351,7 +353,7 @@ impl Tx<'_> {
     /// Calls `each` with every row of a table in a home, in no particular order. The table may be hashed or ordered.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure must return.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.
     pub fn typed_each(
         &self,
         table: TypedTable,
@@ -370,7 +372,7 @@ impl Tx<'_> {
     /// Returns the number of rows of a table in a home.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure must return.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.
     pub fn typed_len(&self, table: TypedTable, home: PartitionId) -> Result<u64> {
         let _verb = self.verb();
         if !table.keyed {
@@ -437,7 +439,7 @@ impl Tx<'_> {
     /// Returns the sequence number that this transaction will get in a partition if it commits.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure must return.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.
     pub fn sequence(&self, home: PartitionId) -> Result<u64> {
         let at = self.guard_of(home)?;
         Ok(self.guards[at].1.pseq() + 1)
@@ -447,7 +449,7 @@ impl Tx<'_> {
     /// gets the same seed. If the transaction runs again for more latches, it keeps its seed.
     ///
     /// # Errors
-    /// [`Error::Undeclared`], which the closure must return.
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared), which the closure must return.
     pub fn random_seed(&mut self, first: PartitionId) -> Result<u64> {
         let sequence = self.sequence(first)?;
         match self.typed.is_command {
