@@ -122,7 +122,7 @@ impl Backer {
         if let Ok(summary) = &outcome {
             state.made += 1;
             state.last = Some(summary.header.id.name());
-            state.last_end_epoch = summary.header.id.end.0;
+            state.last_end_epoch = summary.header.moment().0;
             state.last_us = summary.header.wall_us;
             state.last_bytes = summary.bytes;
         }

@@ -210,14 +210,6 @@ impl Heap {
         self.cuts.keyed.load(Ordering::SeqCst)
     }
 
-    /// Returns whether a partition has counted a transaction. An image must then keep the numbers, even if no
-    /// key-addressed table is left: an older image and the log may have frames with these numbers.
-    #[must_use]
-    pub fn has_sequence(&self) -> bool {
-        let mut ids = (0..self.geometry().partitions).map(PartitionId);
-        ids.any(|id| self.lock(id).pseq() > 0)
-    }
-
     /// Returns whether the bytes kept for cuts exceed their [bound](crate::memory::KeptBound). New writers then wait.
     #[must_use]
     pub fn kept_over_bound(&self) -> bool {

@@ -320,7 +320,7 @@ impl Checkpointer {
             })?;
         }
         // The marks are appended to all streams before G is published, so every record tagged k lies behind them.
-        let at = Beginning { heap, slot, k };
+        let at = Beginning::new(heap, slot, k, !record.families.is_empty());
         let mut begin_epoch = None;
         let begun = window.begin(at, &mut || {
             wal.close_epoch(); // Under the latches of a cut, so a cut has whole epochs.

@@ -41,6 +41,21 @@ pub struct Beginning<'a> {
     pub slot: ImageSlot,
     /// The checkpoint's epoch.
     pub k: CkptEpoch,
+    /// True if the log may hold ordered frames. The image must then be of one instant.
+    pub ordered: bool,
+}
+
+impl<'a> Beginning<'a> {
+    /// Returns the checkpoint `k` into `slot`. `ordered` says whether the log may hold ordered frames.
+    #[must_use]
+    pub fn new(heap: &'a Arc<Heap>, slot: ImageSlot, k: CkptEpoch, ordered: bool) -> Self {
+        Beginning {
+            heap,
+            slot,
+            k,
+            ordered,
+        }
+    }
 }
 
 /// A window that has begun.
@@ -76,8 +91,13 @@ pub struct ExecutorWindow {
 
 impl Window for ExecutorWindow {
     fn begin(&self, at: Beginning<'_>, mark: &mut dyn FnMut() -> Vec<Pos>) -> Begun {
-        let Beginning { heap, slot, k } = at;
-        let is_cut = self.cuts || heap.has_keyed() || heap.has_sequence();
+        let Beginning {
+            heap,
+            slot,
+            k,
+            ordered,
+        } = at;
+        let is_cut = self.cuts || heap.has_keyed() || ordered;
         match Some(heap).filter(|_| is_cut && !armed(Flaw::FuzzyUnderOrdered)) {
             Some(heap) => {
                 let (cut, marks) = heap.cut(Reader::Checkpoint { k, slot }, mark);

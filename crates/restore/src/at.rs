@@ -143,7 +143,9 @@ fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
         };
         let header = backup.header();
         is_ordered |= header.archive() == Archived::Carried;
-        let (epoch, wall_us) = (header.moment(), header.wall_us);
+        let epoch = header.moment();
+        // The backup has the time of its end, and its state may be older.
+        let wall_us = time_of(store, epoch)?.unwrap_or(header.wall_us);
         if moments.last().is_none_or(|last| last.epoch < epoch) {
             moments.push(Moment { epoch, wall_us });
         }
@@ -201,6 +203,15 @@ impl At {
             asked_us: Some(time_us),
         })
     }
+}
+
+/// Returns the time of the last moment up to `epoch` that the archive's runs list. `None`: they list none, or the run
+/// cannot be read.
+fn time_of(store: &Store, epoch: Epoch) -> Result<Option<u64>> {
+    let mut newest_first = Listed::of_archive(store)?.into_iter().rev();
+    let run = newest_first.find(|run| run.id().epochs.begin <= epoch);
+    let run = run.and_then(|run| run.open(store).ok());
+    Ok(run.and_then(|run| wall_of(&[run], epoch)))
 }
 
 /// Returns an epoch's approximate closing time: the time of the last moment up to `epoch` that `runs` list. Returns

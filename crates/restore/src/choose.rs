@@ -111,14 +111,20 @@ impl Sources<'_> {
         let since = TablesSince::of(self.store)?;
         let mut first = None;
         for (id, attempt) in backups.into_iter().zip(1..) {
+            let mut is_other = false;
             let plan = self.store.open_backup(id).and_then(|backup| {
+                let header = backup.header();
+                is_other = header.archive() == Archived::Carried
+                    && target.is_some_and(|target| target != header.moment());
                 since.check(&backup, wanted)?;
                 self.plan_from(backup, &runs, target, attempt)
             });
             match plan {
                 Ok(plan) => return check_last(plan, known, target),
                 Err(error) => {
-                    passed_over(id, &error);
+                    if !is_other {
+                        passed_over(id, &error);
+                    }
                     first.get_or_insert(error);
                 }
             }
@@ -139,6 +145,14 @@ impl Sources<'_> {
         }))
     }
 
+    /// Returns the time of an epoch, by the runs' lists. The backup of a cut has the time of its end only. A damaged run
+    /// hinders nothing.
+    fn time_of(&self, runs: &[Listed], epoch: Epoch) -> Option<u64> {
+        let mut newest_first = runs.iter().rev();
+        let run = newest_first.find(|run| run.id().epochs.begin <= epoch)?;
+        wall_of(&[run.open(self.store).ok()?], epoch)
+    }
+
     fn plan_from(
         &self,
         backup: Arc<Backup>,
@@ -149,7 +163,8 @@ impl Sources<'_> {
         let ids: Vec<RunId> = runs.iter().map(Listed::id).collect();
         let header = *backup.header();
         let reach = Reach::of(&header, &ids, target)?;
-        let mut listed_us = None;
+        let is_cut = header.archive() == Archived::Carried;
+        let mut listed_us = is_cut.then(|| self.time_of(runs, reach.target)).flatten();
         for run in runs.iter().rev() {
             let epochs = run.id().epochs;
             // The report has the time of the last listed moment up to the target. That moment is in the target's run,

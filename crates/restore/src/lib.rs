@@ -62,5 +62,5 @@ pub use progress::RestoreProgress;
 pub use restore::{RestoreMeans, RestoreReport, THREADS_A_CORE, restore, restore_within};
 pub use scratch::Scratch;
 pub use served::{RunMoments, Served, served};
-pub use tail::{Complete, LogTail, Surviving, drained_lives, read_tail};
+pub use tail::{Complete, LogTail, Surviving, check_log_serves, drained_lives, read_tail};
 pub use trial::{Trial, try_plan};

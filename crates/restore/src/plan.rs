@@ -61,7 +61,7 @@ impl RestorePlan {
                 .all(|pair| pair[0].id().epochs.end == pair[1].id().epochs.begin),
             "the runs that are read have no hole"
         );
-        let of_backup = Some(header.wall_us).filter(|_| header.id.end <= reach.target);
+        let of_backup = Some(header.wall_us).filter(|_| header.moment() <= reach.target);
         RestorePlan {
             wall_us: listed_us.or(of_backup).unwrap_or(0),
             target: reach.target,
@@ -128,7 +128,7 @@ impl RestorePlan {
     /// Damage of the backup; errors of the disk.
     pub(crate) fn section(&self, partition: PartitionId) -> Result<Section> {
         let mut section = self.backup.section(partition)?;
-        if self.target < self.backup.header().moment() {
+        if self.target < self.backup.header().id.end {
             section.sidecar.clear();
         }
         Ok(section)

@@ -105,9 +105,14 @@ impl Reachable {
             });
             if let (Ok(header), Some(served)) = (&header, &served) {
                 spans.push((served.from, served.to));
+                let epoch = header.moment();
+                let listed = stretches.iter().flatten().flat_map(|run| run.listed.list());
+                let times = listed.filter(|moment| moment.epoch <= epoch && moment.wall_us > 0);
+                let is_own = header.archive() != Archived::Carried;
+                let time = times.max_by_key(|moment| moment.epoch).filter(|_| !is_own);
                 alone.push(Moment {
-                    epoch: header.moment(),
-                    wall_us: header.wall_us,
+                    epoch,
+                    wall_us: time.map_or(header.wall_us, |moment| moment.wall_us),
                 });
             }
             backups.push(Serving { id, header, served });

@@ -53,8 +53,9 @@ fn any_header(store: &Store) -> Result<BackupHeader> {
 }
 
 /// Adds to a log the blocks that only the memories of nodes have. The arguments are the facts for the drain of each
-/// stream, and the end of the part that is known. There are no facts if the disks are empty.
-pub type Complete<'a> = dyn Fn(Option<Vec<DrainLife>>, &EpochEnds) -> Result<()> + 'a;
+/// stream, and the end of the part that is known. There are no facts if the disks are empty. Returns an epoch that the
+/// log had durably.
+pub type Complete<'a> = dyn Fn(Option<Vec<DrainLife>>, &EpochEnds) -> Result<Epoch> + 'a;
 
 /// The log of a lost database, as far as it survives.
 #[derive(Clone, Copy)]
@@ -133,7 +134,7 @@ pub fn read_tail(store: &Store, log: &Surviving<'_>, scratch: &Scratch) -> Resul
     }
     let found = log_of(log, &header)?;
     let mut from = end_of(store)?;
-    let mut runs = Vec::new();
+    let (mut runs, mut had) = (Vec::new(), Epoch(0));
     if log.is_on_disk {
         check_history(store, &lives_of(&found)?)?;
         runs = read_backlog(store, log.disks, scratch, &from)?;
@@ -147,7 +148,7 @@ pub fn read_tail(store: &Store, log: &Surviving<'_>, scratch: &Scratch) -> Resul
     if let Some(complete) = log.complete {
         let lives = log.is_on_disk.then(|| lives_of(&found)).transpose()?;
         let facts = lives.map(|lives| lives_to_drain(&found, &lives, &from));
-        complete(facts.transpose()?, &from)?;
+        had = complete(facts.transpose()?, &from)?;
     }
     let lives = lives_of(&found)?;
     check_history(store, &lives)?;
@@ -155,7 +156,11 @@ pub fn read_tail(store: &Store, log: &Surviving<'_>, scratch: &Scratch) -> Resul
     survivor.history.lineage = lives;
     assert_eq!(log.disks.len(), from.ends.len(), "each stream has a disk");
     runs.extend(runs_of(log, &survivor, &from, &header, scratch)?);
-    let lost_to = survivor.lost_to;
+    let is_short = survivor.durable.epoch < had;
+    if is_short && !log.accept_loss {
+        return Err(shorter(survivor.durable.epoch, had));
+    }
+    let lost_to = survivor.lost_to.max(Some(had).filter(|_| is_short));
     Ok(LogTail { runs, lost_to })
 }
 
@@ -213,6 +218,29 @@ fn check_history(store: &Store, log: &Lineage) -> Result<()> {
         },
         other => other,
     })
+}
+
+/// Fails if no run has all changes of the log after the archive's end, so that [`read_tail`] would fail.
+///
+/// # Errors
+/// [`Error::Usage`]; errors of the archive's disk.
+pub fn check_log_serves(store: &Store) -> Result<()> {
+    match any_header(store)?.archive() {
+        Archived::Carried => Err(is_ordered()),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the error for a log that ends before an epoch that it had durably.
+fn shorter(end: Epoch, had: Epoch) -> Error {
+    Error::corrupt(
+        "the log",
+        0,
+        format!("the log up to epoch {had} at least, which the view says was durable"),
+        format!("epoch {end} as its last"),
+        "Acknowledged transactions are missing. The directories are older copies, or another disk has the rest. Give the \
+         newest ones, or --accept-loss to restore what is there.",
+    )
 }
 
 /// Returns the error for a log with changes that no run contains.

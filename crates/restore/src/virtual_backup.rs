@@ -102,7 +102,7 @@ impl VirtualBackup {
             return Err(Error::Usage(format!(
                 "no virtual backup can be made: the database has key-addressed tables, so only \
                  the epochs of its backups can be restored. The nearest is epoch {}, of {}",
-                base.id.end,
+                base.moment(),
                 base.id.name()
             )));
         }

@@ -127,6 +127,7 @@ mod tests {
         };
         let memory = Arc::new(MemoryAccount::new(u64::MAX));
         let at = Beginning {
+            ordered: false,
             heap: &Arc::new(Heap::new(geometry, memory)),
             slot: ImageSlot::A,
             k: CkptEpoch(1),

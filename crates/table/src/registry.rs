@@ -109,6 +109,15 @@ impl Registry {
             .map(|entry| (entry.table.id, &entry.schema))
     }
 
+    /// Returns the page-addressed tables whose rows have no key columns.
+    pub(crate) fn keyless_pages(&self) -> impl Iterator<Item = TypedTable> + '_ {
+        let live = self.entries.iter().filter(|entry| !entry.is_dropped());
+        let keyless = live.filter(|entry| entry.schema.is_keyless());
+        keyless
+            .map(|entry| entry.table)
+            .filter(|table| !table.keyed)
+    }
+
     /// Returns whether the database has any key-addressed table.
     #[must_use]
     pub fn has_keyed(&self) -> bool {

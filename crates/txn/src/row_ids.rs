@@ -69,17 +69,29 @@ impl Tx<'_> {
         Ok(number)
     }
 
-    /// Raises the counter of a home, so that the next number is above `taken`.
+    /// Returns whether a home has a counter.
+    ///
+    /// # Errors
+    /// [`Error::Undeclared`], which the closure must return.
+    pub fn has_row_counter(&self, home: PartitionId) -> Result<bool> {
+        let at = self.guard_of(home)?;
+        let key = self.counters.of(home, self.geometry);
+        let hash = self.geometry.hash(key);
+        let row = self.guards[at].1.peek(TableId::CATALOG, key, hash);
+        Ok(row.is_some())
+    }
+
+    /// Sets the counter of a home, so that the next number is above `taken`.
     ///
     /// # Errors
     /// The errors of a write.
     pub fn skip_row_ids(&mut self, home: PartitionId, taken: u64) -> Result<()> {
         let _verb = self.verb();
-        self.set_counter(home, taken.saturating_add(1))
+        self.set_counter(home, taken.saturating_add(1).max(COUNTED_FROM))
     }
 
     fn set_counter(&mut self, home: PartitionId, next: u64) -> Result<()> {
-        assert!(next > COUNTED_FROM, "a counter only rises");
+        assert!(next >= COUNTED_FROM, "a counter begins there");
         let at = self.guard_of(home)?;
         let counters = self.counters;
         let key = counters.of(home, self.geometry);

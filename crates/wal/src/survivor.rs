@@ -295,7 +295,8 @@ impl<'a> Survey<'a> {
             self.check_start(*incarnation, &durable)?;
             self.end_life(&mut history, durable.epoch, &durable.ends);
             history.incarnation = *incarnation;
-            (durable, lost_to) = self.decide(&history)?;
+            let (next, also_lost) = self.decide(&history)?;
+            (durable, lost_to) = (next, lost_to.max(also_lost));
         }
         history.vouched = durable.clone();
         Ok(Survivor {

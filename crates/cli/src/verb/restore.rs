@@ -17,7 +17,7 @@ use perdura_device::{Disk, FileDisk, SystemClock};
 use perdura_recovery::{Anchor, Disks, TimelineName, timeline_dir};
 use perdura_restore::{
     At, Deadlines, ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, Trial,
-    failed_reports, restore, restore_in_log_order,
+    check_log_serves, failed_reports, restore, restore_in_log_order,
 };
 use serde::Serialize;
 
@@ -128,6 +128,8 @@ struct Told {
     asked: Option<String>,
     /// The time of the epoch, RFC 3339, in UTC. `None`: the archive has no time for the epoch.
     time: Option<String>,
+    /// The highest acknowledged epoch that is lost, if its loss was accepted.
+    lost_to: Option<u64>,
     uuid: String,
     parent: String,
     backup: String,
@@ -181,10 +183,12 @@ pub fn run(args: &Args) -> Result<()> {
     }
     if log.has_nodes() {
         // Whatever else refuses the restore must do so while the writer still runs.
-        match sources::plan_of_archive(&store) {
-            Ok(plan) => check_reports(args, &store, &plan)?,
-            Err(error) if args.at.is_none() => return Err(error).with_context(from),
-            Err(_) => {}
+        check_log_serves(&store).with_context(from)?;
+        // The plan may need the log, so an error of this one means nothing.
+        if let Ok(plan) = sources::plan_of_archive(&store)
+            && args.at.is_none()
+        {
+            check_reports(args, &store, &plan)?;
         }
         log.fence(&store).with_context(from)?;
         store.refresh().with_context(from)?;
@@ -340,6 +344,7 @@ fn tell(args: &Args, planned: &Planned, replay: &ReplayReport, took: Duration) -
         seconds: took.as_secs_f64(),
         epoch: report.epoch.0,
         asked: planned.asked_us.map(moment),
+        lost_to: planned.lost_to,
         time: (report.wall_us > 0).then(|| moment(report.wall_us)),
         uuid: report.uuid.to_string(),
         parent: report.parent.to_string(),

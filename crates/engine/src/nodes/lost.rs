@@ -2,7 +2,7 @@
 //!
 //! A restore has no anchor. The archive has a copy of one, and the surviving log has its lives
 //! ([`perdura_wal::lives_to_drain`]). First the restore *fences* the writer: it claims the database in the arbiter, like
-//! a takeover. Then it reads archive and log, and drains the nodes onto disks that it may write: overlays of the
+//! a takeover, and seals and reads the nodes. Then it reads archive and log, and drains the nodes' bytes onto disks that it may write: overlays of the
 //! surviving log, or empty disks.
 //!
 //! # Invariants
@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use perdura_base::{Error, Incarnation, Pos, Result, StreamId};
+use perdura_base::{Epoch, Error, Incarnation, Pos, Result, StreamId};
 use perdura_device::{Clock, Disk};
 use perdura_mirror::{Kept, Register, View};
 use perdura_recovery::Anchor;
@@ -57,10 +57,14 @@ pub struct Permits {
     pub accept_loss: bool,
 }
 
-/// The view of a database whose last writer was replaced.
+/// The view of a database whose last writer was replaced, and the bytes of the sealed nodes.
 #[derive(Debug, Clone)]
 pub struct Fenced {
     view: View,
+    /// For each stream, the bytes that the nodes have returned.
+    kept: Vec<Vec<Kept>>,
+    /// Lines for the operator.
+    notes: Vec<String>,
 }
 
 impl Nodes {
@@ -101,50 +105,54 @@ impl Nodes {
         self.wait_for_lease(&view, clock);
         assert_eq!(view.uuid, lost.anchor.uuid, "the claim is of this database");
         assert!(view.generation > view.rings, "the writer was replaced");
-        Ok(Fenced { view })
+        let mut fenced = Fenced {
+            kept: vec![Vec::new(); view.homes.len()],
+            notes: lost.warnings(&view),
+            view,
+        };
+        if fenced.view.is_mirrored() && fenced.view.life == lost.life() {
+            let from = vec![Pos(0); fenced.view.homes.len()];
+            let (kept, lacks) = self.fetch(&fenced.view, from, permits.accept_loss, clock)?;
+            fenced.kept = kept;
+            fenced.notes.extend(lacks.map(|why| why.to_string()));
+        }
+        Ok(fenced)
+    }
+}
+
+impl Fenced {
+    /// Returns lines for the operator.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
-    /// Adds to the log on `log.disks` the blocks that only nodes have. Returns lines for the operator.
+    /// Returns an epoch that was durable on the log's disks. A log that ends before it has lost something.
+    #[must_use]
+    pub fn durable(&self) -> Epoch {
+        self.view.hard
+    }
+
+    /// Adds to the log on `log.disks` the blocks that only nodes had. Returns lines for the operator.
     ///
     /// # Errors
-    /// [`Error::Usage`] if no node returns the acknowledged bytes, or if the lost disks had some of them.
     /// [`Error::Corrupt`] if the nodes' bytes do not follow the log, or contradict it. Errors of the disks.
-    pub fn complete(
-        &self,
-        fenced: &Fenced,
-        log: &LostLog<'_>,
-        permits: Permits,
-        clock: &dyn Clock,
-    ) -> Result<Vec<String>> {
-        let view = &fenced.view;
+    pub fn complete(&self, log: &LostLog<'_>) -> Result<Vec<String>> {
+        let lives = log.lives();
         assert_eq!(
-            log.disks.len(),
-            log.from.ends.len(),
+            (log.disks.len(), lives.len()),
+            (log.from.ends.len(), self.kept.len()),
             "each stream has a disk"
         );
-        let streams = (0..view.homes.len()).filter_map(|stream| u8::try_from(stream).ok());
-        let mut on_disk = streams
-            .map(StreamId)
-            .filter(|stream| !view.mode_of(*stream).is_mirror());
-        if let Some(stream) = on_disk.next()
-            && log.lives.is_none()
-            && !permits.accept_loss
-        {
-            return Err(only_on_disk(view, stream));
-        }
-        if !view.is_mirrored() {
-            return Ok(vec![NOTHING.to_owned()]);
-        }
-        let lives = log.lives();
         assert!(
             lives.iter().all(|life| life.start <= life.vouched),
             "the drain is of one life"
         );
-        let from = lives.iter().map(|life| life.vouched).collect();
-        let (kept, lacks) = self.fetch(view, from, permits.accept_loss, clock)?;
-        assert_eq!(kept.len(), lives.len(), "each stream was asked for");
         let mut notes = Vec::new();
-        for ((life, kept), disk) in lives.iter().zip(&kept).zip(log.disks) {
+        for ((life, kept), disk) in lives.iter().zip(&self.kept).zip(log.disks) {
+            if kept.is_empty() {
+                continue;
+            }
             // Without a log on disks, the drain begins at the archive's end.
             let begins = kept.iter().filter(|_| log.lives.is_none());
             if let Some(first) = begins.min_by_key(|kept| kept.from)
@@ -159,14 +167,9 @@ impl Nodes {
             }
             notes.extend(drained.notes);
         }
-        notes.extend(lacks.map(|why| why.to_string()));
         Ok(notes)
     }
 }
-
-/// The note for a view without a mirror.
-const NOTHING: &str = "the nodes have nothing to add: acknowledgements rested on the log's disks. Nodes cannot fence a \
-                       server in this mode, so make sure that it does not run";
 
 impl Lost<'_> {
     /// Refuses a view that is of another log, or that is older than the archive or the log.
@@ -188,9 +191,11 @@ impl Lost<'_> {
                 view.generation
             )));
         }
-        let (place, newest) = match self.newest {
-            Some(newest) => ("log", newest),
-            None => ("archive", self.anchor.incarnation),
+        let newest = self.life();
+        let place = if self.newest.is_some() {
+            "log"
+        } else {
+            "archive"
         };
         if view.life < newest && !permits.accept_loss {
             return Err(Error::Usage(format!(
@@ -200,7 +205,7 @@ impl Lost<'_> {
                 view.life
             )));
         }
-        if view.life > newest && view.is_mirrored() {
+        if view.life > newest && (view.is_mirrored() || self.newest.is_some()) {
             return Err(Error::Usage(format!(
                 "the nodes have the end of life {} of the database, but the {place} has life {newest} as its newest. The \
                  log between is missing and may have acknowledged transactions. Nothing was changed. Give the newest \
@@ -208,7 +213,51 @@ impl Lost<'_> {
                 view.life
             )));
         }
-        Ok(())
+        match self.only_on_disk(view) {
+            Some(why) if !permits.accept_loss => Err(Error::Usage(format!(
+                "{why}. Nothing was changed. Give the log's directory (--log-dir), or --accept-loss to restore what \
+                 archive and nodes have"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the newest life that is known.
+    fn life(&self) -> Incarnation {
+        self.newest.unwrap_or(self.anchor.incarnation)
+    }
+
+    /// Returns the reason why the nodes do not have all acknowledged bytes. `None`: they have, or a log survives.
+    fn only_on_disk(&self, view: &View) -> Option<String> {
+        let streams = (0..self.anchor.streams).map(StreamId);
+        let mut on_disk = streams.filter(|stream| !view.mode_of(*stream).is_mirror());
+        let stream = on_disk.next().filter(|_| self.newest.is_none())?;
+        Some(format!(
+            "acknowledgements of stream {stream} rested on the log's disk (view {}), so the nodes do not have all of them",
+            view.v
+        ))
+    }
+
+    /// Returns warnings about a view in which not all acknowledgements rest on nodes.
+    fn warnings(&self, view: &View) -> Vec<String> {
+        let mut warnings: Vec<String> = self.only_on_disk(view).into_iter().collect();
+        if view.life != self.life() {
+            warnings.push(format!(
+                "the view is of life {} of the database, and the newest life that is known is {}: the nodes are not read",
+                view.life,
+                self.life()
+            ));
+        }
+        let streams = (0..self.anchor.streams).map(StreamId);
+        let mut on_disk = streams.filter(|stream| !view.mode_of(*stream).is_mirror());
+        if on_disk.next().is_some() {
+            warnings.push(
+                "acknowledgements rested on the log's disks, not only on nodes. Nodes cannot fence a server in this \
+                 mode, so make sure that it does not run"
+                    .into(),
+            );
+        }
+        warnings
     }
 }
 
@@ -227,16 +276,6 @@ impl LostLog<'_> {
         });
         lives.collect()
     }
-}
-
-/// Returns the error for a stream whose acknowledged bytes were on a disk that is lost.
-fn only_on_disk(view: &View, stream: StreamId) -> Error {
-    Error::Usage(format!(
-        "acknowledgements of stream {stream} rested on the log's disk (generation {}), so the nodes do not have all of \
-         them. Only the generation was changed. Give the log's directory (--log-dir), or --accept-loss to restore what \
-         archive and nodes have",
-        view.generation
-    ))
 }
 
 /// Returns the error for bytes of a node that begin behind the log.

@@ -60,30 +60,31 @@ impl Cx<'_, '_> {
     fn append_row<T: Table>(&mut self, row: &T) -> Result<RowId> {
         let entry = self.entry::<T>()?;
         let home = self.first_latched();
+        if !entry.table.keyed && !self.tx.has_row_counter(home)? {
+            self.begin_row_ids(home)?;
+        }
         let number = self.tx.next_row_id(entry.table, home)?;
-        let mut id = row_id::<T>(number, home)?;
+        let id = RowId::new(number, home)
+            .ok_or_else(|| Error::Usage(format!("table {:?} has no row ids left", T::NAME)))?;
         let mut key = KeyBytes::new();
         RowId::put_key(id, &mut key);
-        if !entry.table.keyed
-            && self
-                .tx
-                .typed_get(entry.table, home, key.as_slice())?
-                .is_some()
-        {
-            // A repair has lost the counter.
-            let mut highest = number;
-            self.tx.typed_each(entry.table, home, |row| {
-                let found = RowId::take_key(&mut Reader::new(&row.key()));
-                highest = highest.max(found.map_or(0, |id| id.0 >> 8));
-            })?;
-            id = row_id::<T>(highest + 1, home)?;
-            self.tx.skip_row_ids(home, highest + 1)?;
-            key = KeyBytes::new();
-            RowId::put_key(id, &mut key);
-        }
         let home = RowHome::One(home);
         self.insert_encoded(entry, &Placed { key, home }, None, row)?;
         Ok(id)
+    }
+
+    /// Sets the counter of a home that has none above the ids of all its rows. Either no row took an id from a counter, or
+    /// a repair has lost the counter.
+    #[cold]
+    fn begin_row_ids(&mut self, home: PartitionId) -> Result<()> {
+        let mut highest = 0;
+        for table in self.registry.keyless_pages() {
+            self.tx.typed_each(table, home, |row| {
+                let id = RowId::take_key(&mut Reader::new(&row.key()));
+                highest = highest.max(id.map_or(0, |id| id.0 >> 8));
+            })?;
+        }
+        self.tx.skip_row_ids(home, highest)
     }
 
     fn insert_encoded<T: Table>(
@@ -352,12 +353,6 @@ impl Cx<'_, '_> {
         }
         Ok(())
     }
-}
-
-/// Returns the id of a new row of table `T`.
-fn row_id<T: Table>(number: u64, home: PartitionId) -> Result<RowId> {
-    let id = RowId::new(number, home);
-    id.ok_or_else(|| Error::Usage(format!("table {:?} has no row ids left", T::NAME)))
 }
 
 #[cold]

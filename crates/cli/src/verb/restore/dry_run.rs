@@ -20,6 +20,8 @@ const TRIAL: Duration = Duration::from_secs(2);
 #[derive(Serialize)]
 struct DryRun {
     epoch: u64,
+    /// The highest acknowledged epoch that is lost, if its loss was accepted.
+    lost_to: Option<u64>,
     /// The time that was asked for, RFC 3339, in UTC. `None`: an epoch or the last state was asked for.
     asked: Option<String>,
     /// The time of the epoch, RFC 3339, in UTC. `None`: the archive has no time for the epoch.
@@ -48,6 +50,7 @@ pub fn tell(args: &Args, planned: &Planned, trial: &Trial) -> Result<()> {
     let told = DryRun {
         epoch: plan.target().0,
         asked: planned.asked_us.map(moment),
+        lost_to: planned.lost_to,
         time: (plan.wall_us() > 0).then(|| moment(plan.wall_us())),
         backup: plan.backup().name(),
         runs: plan.runs(),

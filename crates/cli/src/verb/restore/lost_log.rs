@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use clap::Parser;
 use perdura::{Error, Fenced, Lost, LostLog, Nodes, Permits};
-use perdura_archive::{Run, Store};
+use perdura_archive::Store;
 use perdura_device::{Disk, Locks, MemDisk, OverlayDisk, SystemClock};
 use perdura_recovery::Anchor;
 use perdura_recovery::disks::Paths;
@@ -116,7 +116,9 @@ impl LostLogPlaces {
             anchor: &anchor,
             newest,
         };
-        self.fenced = Some(nodes.fence(&lost, self.permits, &SystemClock::new())?);
+        let fenced = nodes.fence(&lost, self.permits, &SystemClock::new())?;
+        fenced.notes().iter().for_each(|note| output::warning(note));
+        self.fenced = Some(fenced);
         Ok(())
     }
 
@@ -129,9 +131,9 @@ impl LostLogPlaces {
         store: &Store,
         disk: &Arc<dyn Disk>,
         scratch: &Scratch,
-    ) -> Result<Vec<Arc<Run>>, Error> {
+    ) -> Result<LogTail, Error> {
         let (mut logs, _locks) = self.open(streams_of(store))?;
-        let Some((nodes, fenced)) = self.nodes.as_ref().zip(self.fenced.as_ref()) else {
+        let Some(fenced) = &self.fenced else {
             let log = Surviving {
                 accept_loss: self.permits.accept_loss,
                 ..Surviving::on(&logs)
@@ -155,9 +157,8 @@ impl LostLogPlaces {
                 from,
                 anchor: &anchor,
             };
-            let said = nodes.complete(fenced, &log, self.permits, &SystemClock::new())?;
-            *notes.borrow_mut() = said;
-            Ok(())
+            *notes.borrow_mut() = fenced.complete(&log)?;
+            Ok(fenced.durable())
         };
         let complete: &Complete<'_> = &complete;
         let log = Surviving {
@@ -166,9 +167,9 @@ impl LostLogPlaces {
             complete: Some(complete),
             accept_loss: self.permits.accept_loss,
         };
-        let tail = read_tail(store, &log, scratch)?;
+        let tail = read_tail(store, &log, scratch);
         notes.take().iter().for_each(|note| output::note(note));
-        Ok(told(tail))
+        tail.map(told)
     }
 
     /// Opens the directories of a surviving log, and locks them in shared mode. Returns a disk for each stream, and the
@@ -208,19 +209,19 @@ fn overlay(log: &Arc<dyn Disk>, disk: &Arc<dyn Disk>) -> Result<Arc<dyn Disk>, E
     Ok(Arc::new(over))
 }
 
-/// Returns the runs of a log. Reports what the log has lost.
-fn told(tail: LogTail) -> Vec<Arc<Run>> {
+/// Reports what the log has lost.
+fn told(tail: LogTail) -> LogTail {
     if let Some(lost_to) = tail.lost_to {
         let last = tail
             .runs
             .last()
             .map(|run| run.id().epochs.last().to_string());
-        let last = last.unwrap_or_else(|| "the archive's end".into());
+        let last = last.unwrap_or_else(|| "that of the archive".into());
         output::warning(&format!(
             "acknowledged transactions are lost: the log ends with epoch {last}, and epoch {lost_to} was acknowledged"
         ));
     }
-    tail.runs
+    tail
 }
 
 fn streams_of(store: &Store) -> u8 {

@@ -75,6 +75,8 @@ pub struct Planned {
     pub plan: RestorePlan,
     /// The time that was asked for, microseconds since 1970. `None`: an epoch or the last state was asked for.
     pub asked_us: Option<u64>,
+    /// The highest acknowledged epoch, if the log lacks it and its loss is accepted.
+    pub lost_to: Option<u64>,
 }
 
 /// Returns the plan to restore the moment `at` from an archive and a log. Does not use the backups in
@@ -95,10 +97,13 @@ pub fn plan(
     }
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(target.to)?);
     let _lock = disk.lock("LOCK")?;
+    let mut lost_to = None;
     let mut planned = || {
         let scratch = Scratch::begin(Arc::clone(&disk))?;
         if !log.is_empty() {
-            sources.tail = log.read(store, &disk, &scratch)?;
+            let tail = log.read(store, &disk, &scratch)?;
+            sources.tail = tail.runs;
+            lost_to = tail.lost_to.map(|epoch| epoch.0);
         }
         sources.scratch = Some(scratch);
         choose(&sources, at)
@@ -107,7 +112,7 @@ pub fn plan(
     if planned.is_err() {
         target.undo()?;
     }
-    planned
+    planned.map(|planned| Planned { lost_to, ..planned })
 }
 
 /// Returns the plan to restore the last state of an archive alone.
@@ -124,5 +129,6 @@ fn choose(sources: &Sources<'_>, at: Option<At>) -> Result<Planned, Error> {
     Ok(Planned {
         plan,
         asked_us: chosen.and_then(|chosen| chosen.asked_us),
+        lost_to: None,
     })
 }
