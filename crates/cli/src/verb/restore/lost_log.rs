@@ -125,7 +125,7 @@ impl LostLogPlaces {
     /// Makes runs of the log after the archive's end. `disk` is the new database's data disk.
     ///
     /// # Errors
-    /// As [`read_tail`] and [`Nodes::complete`].
+    /// As [`read_tail`] and [`Fenced::complete`].
     pub fn read(
         &self,
         store: &Store,
