@@ -134,6 +134,7 @@ pub(crate) fn last_listed(store: &Store) -> Result<Option<Moment>> {
 /// have moments too.
 fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
     let manifest = store.manifest();
+    let runs = Listed::of_archive(store)?;
     let mut moments: Vec<Moment> = Vec::new();
     let mut is_ordered = false;
     for id in manifest.backups() {
@@ -145,7 +146,7 @@ fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
         is_ordered |= header.archive() == Archived::Carried;
         let epoch = header.moment();
         // The backup has the time of its end, and its state may be older.
-        let wall_us = time_of(store, epoch)?.unwrap_or(header.wall_us);
+        let wall_us = time_of(store, &runs, epoch).unwrap_or(header.wall_us);
         if moments.last().is_none_or(|last| last.epoch < epoch) {
             moments.push(Moment { epoch, wall_us });
         }
@@ -205,13 +206,12 @@ impl At {
     }
 }
 
-/// Returns the time of the last moment up to `epoch` that the archive's runs list. `None`: they list none, or the run
-/// cannot be read.
-fn time_of(store: &Store, epoch: Epoch) -> Result<Option<u64>> {
-    let mut newest_first = Listed::of_archive(store)?.into_iter().rev();
-    let run = newest_first.find(|run| run.id().epochs.begin <= epoch);
-    let run = run.and_then(|run| run.open(store).ok());
-    Ok(run.and_then(|run| wall_of(&[run], epoch)))
+/// Returns the time of the last moment up to `epoch` that `runs` list. A damaged run hinders nothing. `None`: they list
+/// none, or the run cannot be read.
+pub(crate) fn time_of(store: &Store, runs: &[Listed], epoch: Epoch) -> Option<u64> {
+    let mut newest_first = runs.iter().rev();
+    let run = newest_first.find(|run| run.id().epochs.begin <= epoch)?;
+    wall_of(&[run.open(store).ok()?], epoch)
 }
 
 /// Returns an epoch's approximate closing time: the time of the last moment up to `epoch` that `runs` list. Returns

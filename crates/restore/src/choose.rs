@@ -15,7 +15,7 @@ use perdura_device::{Disk, MemDisk};
 use perdura_recovery::anchor::Anchor;
 use perdura_wal::Archived;
 
-use crate::at::wall_of;
+use crate::at::{time_of, wall_of};
 use crate::backup::empty_header;
 use crate::listed::Listed;
 use crate::many::{Kept, RUNS_MAX, reduce};
@@ -145,14 +145,6 @@ impl Sources<'_> {
         }))
     }
 
-    /// Returns the time of an epoch, by the runs' lists. The backup of a cut has the time of its end only. A damaged run
-    /// hinders nothing.
-    fn time_of(&self, runs: &[Listed], epoch: Epoch) -> Option<u64> {
-        let mut newest_first = runs.iter().rev();
-        let run = newest_first.find(|run| run.id().epochs.begin <= epoch)?;
-        wall_of(&[run.open(self.store).ok()?], epoch)
-    }
-
     fn plan_from(
         &self,
         backup: Arc<Backup>,
@@ -164,7 +156,9 @@ impl Sources<'_> {
         let header = *backup.header();
         let reach = Reach::of(&header, &ids, target)?;
         let is_cut = header.archive() == Archived::Carried;
-        let mut listed_us = is_cut.then(|| self.time_of(runs, reach.target)).flatten();
+        let mut listed_us = is_cut
+            .then(|| time_of(self.store, runs, reach.target))
+            .flatten();
         for run in runs.iter().rev() {
             let epochs = run.id().epochs;
             // The report has the time of the last listed moment up to the target. That moment is in the target's run,

@@ -115,6 +115,15 @@ impl Place {
     }
 }
 
+/// Waits until the archive has everything that is durable.
+fn await_archive(server: &Server) {
+    let last = server.log_field("log_durable_epoch");
+    let last = last.parse::<u64>().unwrap();
+    wait_until(server, "archived_epoch", |epoch| {
+        epoch.parse::<u64>().unwrap() >= last
+    });
+}
+
 /// Returns the names and contents of all files below a directory.
 fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
@@ -200,13 +209,7 @@ fn a_restore_from_nodes_alone_is_whole_or_names_the_gap() {
     let mut client = server.connect().unwrap();
     place.world.write(&mut client, Duration::from_millis(300));
     // The disk follows the nodes, and the archive follows the disk.
-    let last = server
-        .log_field("log_durable_epoch")
-        .parse::<u64>()
-        .unwrap();
-    wait_until(&server, "archived_epoch", |epoch| {
-        epoch.parse::<u64>().unwrap() >= last
-    });
+    await_archive(&server);
     // The server still runs. Without the word the restore refuses, and with it the server acknowledges nothing more.
     let (code, said) = place.restored(&flags[..flags.len() - 1]);
     assert_eq!((code, said.contains("may still run")), (2, true), "{said}");
@@ -220,13 +223,7 @@ fn a_restore_from_nodes_alone_is_whole_or_names_the_gap() {
     let server = place.serve();
     let mut client = server.connect().unwrap();
     place.world.write(&mut client, Duration::from_millis(100));
-    let last = server
-        .log_field("log_durable_epoch")
-        .parse::<u64>()
-        .unwrap();
-    wait_until(&server, "archived_epoch", |epoch| {
-        epoch.parse::<u64>().unwrap() >= last
-    });
+    await_archive(&server);
     std::fs::write(place.strike(), "").unwrap();
     place.world.write(&mut client, Duration::from_millis(60));
     server.kill();

@@ -229,9 +229,7 @@ impl Lost<'_> {
 
     /// Returns the reason why the nodes do not have all acknowledged bytes. `None`: they have, or a log survives.
     fn only_on_disk(&self, view: &View) -> Option<String> {
-        let streams = (0..self.anchor.streams).map(StreamId);
-        let mut on_disk = streams.filter(|stream| !view.mode_of(*stream).is_mirror());
-        let stream = on_disk.next().filter(|_| self.newest.is_none())?;
+        let stream = first_on_disk(view).filter(|_| self.newest.is_none())?;
         Some(format!(
             "acknowledgements of stream {stream} rested on the log's disk (view {}), so the nodes do not have all of them",
             view.v
@@ -248,9 +246,7 @@ impl Lost<'_> {
                 self.life()
             ));
         }
-        let streams = (0..self.anchor.streams).map(StreamId);
-        let mut on_disk = streams.filter(|stream| !view.mode_of(*stream).is_mirror());
-        if on_disk.next().is_some() {
+        if first_on_disk(view).is_some() {
             warnings.push(
                 "acknowledgements rested on the log's disks, not only on nodes. Nodes cannot fence a server in this \
                  mode, so make sure that it does not run"
@@ -259,6 +255,13 @@ impl Lost<'_> {
         }
         warnings
     }
+}
+
+/// Returns the first stream whose acknowledgements rest on the log's disk, not only on nodes.
+fn first_on_disk(view: &View) -> Option<StreamId> {
+    let streams = (0u8..).map(StreamId).zip(&view.homes);
+    let mut on_disk = streams.filter(|(stream, _)| !view.mode_of(*stream).is_mirror());
+    on_disk.next().map(|(stream, _)| stream)
 }
 
 impl LostLog<'_> {

@@ -6,6 +6,8 @@ use perdura::Error;
 use perdura_base::Epoch;
 use perdura_device::{CrashProfile, Disk, SimDisk};
 use perdura_restore::{Scratch, Sources, Surviving, read_tail};
+use perdura_wal::EpochEnds;
+use perdura_wal::drain::DrainLife;
 use perdura_wal::segment::LOG_DIR;
 
 use crate::lost_disk::{Restored, STREAMS, World, carry_out_onto, values};
@@ -248,4 +250,37 @@ fn a_torn_tail_of_the_log_is_judged_as_a_restart_judges_it() {
             values(world.core())
         );
     }
+}
+
+/// An older copy of a log directory passed for the newest one, although the nodes' view knew a later durable epoch.
+#[test]
+fn a_log_that_ends_before_an_epoch_that_it_had_is_refused_unless_the_loss_is_accepted() {
+    let mut world = World::new(3);
+    world.back_up();
+    world.set(1, Some(b"kept".to_vec()));
+    world.flush();
+    world.kill();
+    let store = world.store().expect("the archive");
+    let logs: Vec<Arc<dyn Disk>> = (0..STREAMS)
+        .map(|_| world.log.life() as Arc<dyn Disk>)
+        .collect();
+    let read = |had: Epoch, accept_loss: bool| {
+        let complete = |_: Option<Vec<DrainLife>>, _: &EpochEnds| Ok(had);
+        let log = Surviving {
+            complete: Some(&complete),
+            accept_loss,
+            ..Surviving::on(&logs)
+        };
+        let scratch = Scratch::begin(SimDisk::new(1).life())?;
+        read_tail(&store, &log, &scratch)
+    };
+    let whole = read(Epoch(0), false).expect("the whole log");
+    let end = whole.runs.last().expect("a run").id().epochs.last();
+    assert_eq!(whole.lost_to, None);
+    assert_eq!(read(end, false).expect("it has the epoch").lost_to, None);
+    let later = Epoch(end.0 + 1);
+    let refused = read(later, false).map(drop).expect_err("it is shorter");
+    assert!(refused.to_string().contains("--accept-loss"), "{refused}");
+    let accepted = read(later, true).expect("the loss is accepted");
+    assert_eq!(accepted.lost_to, Some(later));
 }
