@@ -29,7 +29,7 @@ MISTAKES = {
         "000-fig6",
         "crates/workloads/src/figures/lab.rs",
         "ModelDisk::new(disk, rate,",
-        "ModelDisk::new(disk, rate.div_ceil(disks.len() as u64),",
+        "ModelDisk::new(disk, u64::div_ceil(rate, disks.len() as u64),",
     ),
     "few-clients": (
         "001-fig3",
@@ -100,7 +100,8 @@ def turned(tree, name):
     try:
         target = HERE / "target/mistakes"
         build = ["cargo", "build", "--quiet", "--release", "--package", "perdura-cli", "--target-dir", str(target)]
-        run(*build, cwd=tree)
+        if subprocess.run(build, cwd=tree).returncode != 0:
+            sys.exit(f"{name}: {file} does not build with the mistake; mend MISTAKES in this script")
         made = [target / "release/perdura", "reproduce", figure, "--recorded", HERE / "docs/papers"]
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run([*made, "--out", out], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -92,6 +92,8 @@ pub(crate) struct RunOrigin {
     pub generation: u32,
     /// The life that has the run's last epoch.
     pub life: LifeId,
+    /// True if the run carries the ordered frames of its epochs.
+    pub carries_frames: bool,
 }
 
 impl Player {
@@ -195,6 +197,7 @@ impl Player {
             },
             chunks: options.chunks,
             only_listed_moments: false,
+            carries_frames: origin.carries_frames,
             life: origin.life,
         };
         let writer = RunWriter::create(disk, &dir, header, options.codec, digest)?;

@@ -81,11 +81,14 @@ pub use merge::{Images, Keep, Merge, MergeOptions, Merged};
 pub use merger::{MergedRun, Merger, MergerOptions, MergerStep, Policy, Verdict};
 pub use name::{EpochRange, RunId};
 pub use quick::{Quick, QuickRun, Sorted};
-pub use reader::{Run, RunCursor, Scope};
+pub use reader::{FrameCursor, FrameOfEpoch, FramesByEpoch, Run, RunCursor, Scope};
 pub use record::{EpochSpan, FragmentBytes, PageAt, RunRecord, Updates};
 pub use report::{Outcome, Report, ReportId, ReportKind, Reporting};
 pub use retention::Retention;
-pub use run::{Codec, Digests, Moment, Moments, PageSet, RunHeader};
+pub use run::{
+    Codec, Digests, FrameAt, FrameEntry, FrameOrPlace, Frames, Moment, Moments, Numbers, PageSet,
+    RunHeader,
+};
 pub use store::{Store, list_archives};
 pub use upkeep::{Upkeep, UpkeepStep};
 pub use writer::{Progress, RunSummary, RunTarget, RunWriter, Tail};

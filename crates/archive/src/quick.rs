@@ -154,6 +154,7 @@ impl Sorted {
             },
             chunks: self.chunks,
             only_listed_moments: false,
+            carries_frames: false,
             life: LifeId(0),
         };
         Ok(QuickRun {

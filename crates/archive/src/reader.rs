@@ -9,7 +9,9 @@
 //! If a run is damaged, the error gives the offset of the damage. Damage is a wrong checksum, a record out of order, or
 //! a record outside the bounds in the index.
 
+mod by_epoch;
 mod cursor;
+mod frames;
 
 use std::sync::Arc;
 
@@ -23,11 +25,15 @@ use perdura_page::digest::bound;
 
 use crate::name::RunId;
 use crate::record::{EpochSpan, PageAt};
-use crate::run::footer::{FOOTER_BYTES, Footer, PART_NAMES, PARTS};
+use crate::run::footer::{FOOTER_BYTES, Footer, PART_NAMES, PARTS, Part};
 use crate::run::header::HEADER_BYTES;
-use crate::run::{BlockEntry, Digests, Moments, PageSet, RunHeader, damage, index, summary};
+use crate::run::{
+    BlockEntry, Digests, Frames, Moments, PageSet, RunHeader, damage, index, summary,
+};
 
+pub use by_epoch::{FrameOfEpoch, FramesByEpoch};
 pub use cursor::RunCursor;
+pub use frames::FrameCursor;
 
 /// The number of bytes that a cursor reads with one I/O, rounded up to whole sectors. If fewer bytes of the scope are
 /// left, the cursor reads only the rest.
@@ -46,6 +52,8 @@ pub struct Run {
     digests: Digests,
     moments: Moments,
     ends: Vec<Pos>,
+    /// The ordered frames. `None`: the run carries none.
+    frames: Option<Frames>,
 }
 
 /// The choice of pages for reading records.
@@ -261,7 +269,7 @@ impl Run {
                 found,
             ));
         }
-        Ok(())
+        self.verify_frames()
     }
 }
 
@@ -269,23 +277,34 @@ impl Run {
 struct Parts<'a> {
     path: &'a str,
     bytes: [&'a [u8]; PARTS],
+    frames: Option<&'a [u8]>,
 }
 
 impl<'a> Parts<'a> {
     /// Splits `rest` into the parts and verifies the checksum of each part. `rest` begins with the first part.
     fn of(path: &'a str, footer: &Footer, rest: &'a [u8]) -> Result<Parts<'a>> {
-        let mut bytes = [&rest[..0]; PARTS];
-        for (i, (part, slot)) in footer.parts.iter().zip(&mut bytes).enumerate() {
+        let of = |name: &str, part: &Part| {
             let from = to_usize(part.offset - footer.parts[0].offset);
-            *slot = &rest[from..from + to_usize(u64::from(part.bytes))];
-            let crc = crc32c(slot);
+            let bytes = &rest[from..from + to_usize(u64::from(part.bytes))];
+            let crc = crc32c(bytes);
             if crc != part.crc {
-                let expected = format!("the run's {}, checksum {:08x}", PART_NAMES[i], part.crc);
+                let expected = format!("the run's {name}, checksum {:08x}", part.crc);
                 let found = format!("bytes with {crc:08x}");
                 return Err(damage(path, part.offset, expected, found));
             }
+            Ok(bytes)
+        };
+        let mut bytes = [&rest[..0]; PARTS];
+        for (i, (part, slot)) in footer.parts.iter().zip(&mut bytes).enumerate() {
+            *slot = of(PART_NAMES[i], part)?;
         }
-        Ok(Parts { path, bytes })
+        let frames = footer.frames.as_ref();
+        let frames = frames.map(|part| of("frames", part)).transpose()?;
+        Ok(Parts {
+            path,
+            bytes,
+            frames,
+        })
     }
 
     fn decode(
@@ -306,7 +325,28 @@ impl<'a> Parts<'a> {
             let expected = format!("the run's {}, as this build writes it", PART_NAMES[i]);
             damage(self.path, footer.parts[i].offset, expected, "other values")
         };
-        let blocks_end = footer.parts[0].offset;
+        if header.carries_frames != self.frames.is_some() {
+            let expected = "a part with the frames exactly if the header names them";
+            return Err(damage(self.path, file.len()?, expected, "another footer"));
+        }
+        let index_at = footer.parts[0].offset;
+        let decode = |part| Frames::decode(part, &header, index_at);
+        let frames = match self.frames.map(decode) {
+            None => None,
+            Some(Some(frames)) => Some(frames),
+            Some(None) => {
+                let expected = "the run's frames, as this build writes them";
+                return Err(damage(
+                    self.path,
+                    footer.parts_end(),
+                    expected,
+                    "other values",
+                ));
+            }
+        };
+        let blocks_end = frames
+            .as_ref()
+            .map_or(index_at, |frames| frames.begin(index_at));
         let index = index::decode(index_part, &header, blocks_end).ok_or_else(|| or(0))?;
         let records = index.iter().map(|entry| u64::from(entry.records)).sum();
         if to_u64(index.len()) != u64::from(footer.blocks) || footer.records != records {
@@ -326,6 +366,7 @@ impl<'a> Parts<'a> {
             digests: Digests::decode(digests_part, partitions).ok_or_else(|| or(2))?,
             moments: Moments::decode(moments_part, epochs).ok_or_else(|| or(3))?,
             ends: summary::decode_ends(ends_part).ok_or_else(|| or(4))?,
+            frames,
         })
     }
 }

@@ -22,7 +22,7 @@ use perdura_page::{Chunks, PageRecord};
 use crate::name::{EpochRange, RunId};
 use crate::output::{Ending, Output, Progress};
 use crate::record::PageAt;
-use crate::run::block::{self, BlockHead, BlockPlace, Coder, RAW_BYTES_MAX, Unpacker};
+use crate::run::block::{self, BlockHead, BlockPlace, Coder, Content, RAW_BYTES_MAX, Unpacker};
 use crate::run::footer::file_len;
 use crate::run::{BLOCK_BYTES_MAX, Codec, damage};
 use crate::sealed::unseal;
@@ -159,6 +159,7 @@ impl Copying {
             epoch_min: Epoch(0),
         };
         let place = BlockPlace {
+            content: Content::Records,
             header_crc: self.header_crc,
             offset: to_u64(self.file.len()),
         };
@@ -242,6 +243,7 @@ impl Copied {
             records: self.records,
             updates: self.records,
             pages: 0,
+            frames: 0,
         };
         Ok(CopyTail {
             summary,
@@ -353,6 +355,7 @@ pub fn read(
         let bytes = bytes.ok_or_else(|| broken(at, "a whole block"))?;
         raw.clear();
         let place = BlockPlace {
+            content: Content::Records,
             header_crc,
             offset: to_u64(at),
         };

@@ -12,6 +12,7 @@
 //!   as an I/O.
 
 mod digests;
+mod frames;
 mod tail;
 
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use perdura_page::RegionDigest;
 use crate::name::RunId;
 use crate::output::{Ending, Output};
 use crate::record::{PageAt, RunRecord};
-use crate::run::block::{BlockPlace, Coder, RAW_BYTES_MAX};
+use crate::run::block::{BlockPlace, Coder, Content, RAW_BYTES_MAX};
 use crate::run::body::BodyBuilder;
 use crate::run::footer::{self, FOOTER_BYTES, Footer, PARTS, Part};
 use crate::run::header::HEADER_BYTES;
@@ -33,6 +34,8 @@ use crate::run::{BLOCK_BYTES_MAX, BlockEntry, Codec, Moments, PageSet, RunHeader
 use crate::run::{index, summary};
 
 pub(crate) use digests::DigestSum;
+use frames::FrameWriting;
+pub(crate) use frames::gap;
 pub use tail::Tail;
 
 pub use crate::output::{Progress, WRITE_BYTES};
@@ -52,6 +55,8 @@ pub struct RunSummary {
     pub updates: u64,
     /// The number of pages that have a record.
     pub pages: u64,
+    /// The number of ordered frames that the run carries.
+    pub frames: u64,
 }
 
 /// The disk and folder of new runs.
@@ -76,6 +81,7 @@ pub struct RunWriter {
     entries: Vec<BlockEntry>,
     pages: PageSet,
     digests: DigestSum,
+    frames: FrameWriting,
     last: Option<(PageAt, Epoch, u32)>,
     records: u64,
     updates: u64,
@@ -107,6 +113,7 @@ impl RunWriter {
             entries: Vec::new(),
             pages: PageSet::default(),
             digests: DigestSum::new(digest),
+            frames: FrameWriting::default(),
             last: None,
             records: 0,
             updates: 0,
@@ -149,6 +156,7 @@ impl RunWriter {
             self.last
         );
         let epochs = self.header.id.epochs;
+        assert_eq!(self.frames.frames.count, 0, "the frames follow the records");
         assert!(
             epochs.contains(record.epochs.first) && epochs.contains(record.epochs.last),
             "epochs {:?} are those of {epochs:?}",
@@ -181,6 +189,7 @@ impl RunWriter {
         let held = self.body.finish(&mut self.raw);
         let offset = self.out.offset();
         let place = BlockPlace {
+            content: Content::Records,
             header_crc: self.header_crc,
             offset,
         };
@@ -210,6 +219,7 @@ impl RunWriter {
         if !self.body.is_empty() {
             self.end_block();
         }
+        let frames = self.end_frames();
         let digests = self.digests.finish(&self.header)?;
         let epochs = self.header.id.epochs;
         assert!(
@@ -233,6 +243,16 @@ impl RunWriter {
                 crc: crc32c(&out.pending[from..]),
             };
         }
+        let offset = out.offset();
+        let frames_part = self.header.carries_frames.then(|| {
+            let from = out.pending.len();
+            frames.encode(&mut out.pending);
+            Part {
+                offset,
+                bytes: to_u32(out.pending.len() - from),
+                crc: crc32c(&out.pending[from..]),
+            }
+        });
         let len = footer::file_len(out.offset());
         let zeros = len - to_u64(FOOTER_BYTES) - out.offset();
         out.pending
@@ -243,6 +263,7 @@ impl RunWriter {
             records: self.records,
             updates: self.updates,
             parts,
+            frames: frames_part,
         };
         out.pending.extend_from_slice(&footer.encode());
         assert_eq!(out.offset(), len, "the file ends with its footer");
@@ -254,8 +275,10 @@ impl RunWriter {
                 records: self.records,
                 updates: self.updates,
                 pages: self.pages.count(),
+                frames: frames.count,
             },
             digests,
+            frames,
             ending: Ending::new(self.out),
         })
     }

@@ -221,8 +221,11 @@ pub enum Flaw {
     /// Restore: tags decide which records a backup has, as if a sweep had made the backup. But the backup is the state
     /// of one epoch.
     CutJudgedByTag,
-    /// Restore: runs are applied to a backup with key-addressed tables. But runs do not bring these tables up to date.
-    RunsAppliedToKept,
+    /// Restore: an epoch decides which ordered frames a backup has, not their numbers. The end epoch of an image is after
+    /// its cut.
+    FrameJudgedByEpoch,
+    /// A run lacks its last ordered frame.
+    FrameLeftOut,
     /// Restore: a surviving log may have later lives than the archive. These lives are not read.
     LaterLivesIgnored,
     /// Restore: a page that the backup does not have begins with the old contents of the buffer instead of zeros.

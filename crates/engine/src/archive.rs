@@ -31,7 +31,7 @@ use perdura_base::{Epoch, Error, Result, Uuid};
 use perdura_device::Disk;
 use perdura_page::RegionDigest;
 use perdura_recovery::Anchor;
-use perdura_wal::{EpochEnds, Rung};
+use perdura_wal::{Archived, EpochEnds, Rung};
 
 use crate::core::Core;
 use crate::lent::Lent;
@@ -449,6 +449,7 @@ impl Archiving {
         let options = ArchiverOptions {
             row: self.row,
             workspace_bytes: self.workspace_bytes,
+            carries_frames: core.anchor().get().archive() == Archived::Carried,
             ..ArchiverOptions::new(*store.uuid(), core.heap().geometry().chunks())
         };
         let target = RunTarget {

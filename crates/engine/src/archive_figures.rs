@@ -7,7 +7,7 @@ use perdura_archive::report::newest_report;
 use perdura_archive::{Manifest, Object, Outcome, ReportKind};
 use perdura_base::num::to_u64;
 use perdura_device::Clock;
-use perdura_wal::{Archived, Rung};
+use perdura_wal::Rung;
 
 use crate::archive::backlog::BacklogStats;
 use crate::archiver::AtArchive;
@@ -162,9 +162,8 @@ impl AtArchive {
             );
         };
         let newest = manifest.backups().map(|id| id.k.0).max();
-        let is_keyed = self.ground.core.anchor().get().archive() == Archived::Carried;
         match newest {
-            None if manifest.has_all() && !is_keyed && proof.failed_image == 0 => {
+            None if manifest.has_all() && proof.failed_image == 0 => {
                 "yes, from the whole log: there is no backup yet".into()
             }
             None => "no: there is no backup yet".into(),
@@ -173,11 +172,6 @@ impl AtArchive {
                  image",
                 proof.failed_image
             ),
-            Some(_) if is_keyed => {
-                "yes, but only to the moments of its backups: the database has key-addressed \
-                 tables"
-                    .into()
-            }
             Some(_) => "yes".into(),
         }
     }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 use perdura_base::checksum::mix64;
@@ -57,6 +58,8 @@ pub struct Core {
     purge: Purge,
     /// The nodes, if the database has some.
     nodes: Option<NodesInUse>,
+    /// The checkpoint epoch of the oldest backup in the archive. 0: none is known.
+    oldest_backup: AtomicU64,
 }
 
 impl Deref for Core {
@@ -144,6 +147,7 @@ impl Core {
             typed,
             purge: Purge::default(),
             nodes: None,
+            oldest_backup: AtomicU64::new(0),
         })
     }
 

@@ -193,8 +193,7 @@ pub struct ArchiveStats {
     pub records: u64,
     /// Bytes of these runs.
     pub bytes: u64,
-    /// Count of ordered frames skipped since the database was opened. Runs do not contain ordered frames, so a database
-    /// with ordered frames cannot be restored from runs.
+    /// Count of ordered frames in the runs made since the database was opened.
     pub ordered_frames: u64,
     /// Count of runs that the archive has now; `None` while it is not open.
     pub runs_now: Option<u64>,
@@ -250,7 +249,7 @@ impl ArchiveStats {
         self.runs += 1;
         self.records += run.summary.records;
         self.bytes += run.summary.bytes;
-        self.ordered_frames += run.ordered;
+        self.ordered_frames += run.summary.frames;
     }
 
     pub(crate) fn add_merge(&mut self, merged: &MergedRun) {

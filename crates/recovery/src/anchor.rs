@@ -7,7 +7,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use perdura_base::{Error, ImageSlot, Incarnation, Result};
+use perdura_base::{CkptEpoch, Error, ImageSlot, Incarnation, Result};
 use perdura_device::Disk;
 use perdura_heap::Geometry;
 use perdura_wal::Parent;
@@ -18,12 +18,13 @@ use crate::branch::TimelineName;
 use crate::families::{Families, Family};
 use crate::images::{ImageStatus, Images};
 use crate::losses::{self, AcceptedLoss, Losses};
+use crate::restored::{self, RestoredRows};
 use crate::sections::mirrored::{self, Mirrored};
 use crate::sections::tree::{self as tree_section, RowPages, TreeAnchor};
 use crate::{archived, begins, branch, lineage, parent};
 
 /// The tags of the sections that this build knows.
-const KNOWN: [Tag; 11] = [
+const KNOWN: [Tag; 12] = [
     Tag(Geometry::SECTION),
     Tag(Images::SECTION),
     Tag(Families::SECTION),
@@ -35,6 +36,7 @@ const KNOWN: [Tag; 11] = [
     Tag(tree_section::SECTION),
     Tag(lineage::SECTION),
     Tag(branch::SECTION),
+    Tag(restored::SECTION),
 ];
 
 /// The contents of the anchor. An `Anchor` dereferences to the log's history.
@@ -61,6 +63,8 @@ pub struct Anchor {
     pub mirrored: Option<Mirrored>,
     /// The tree, if the database has one.
     pub tree: Option<TreeAnchor>,
+    /// The image that a restore made with ordered frames after it. `None`: the database has no such image.
+    pub restored: Option<RestoredRows>,
     /// All sections as they were read, including sections of other builds.
     sections: Sections,
 }
@@ -94,6 +98,7 @@ impl Anchor {
             losses: Losses::default(),
             mirrored: None,
             tree: None,
+            restored: None,
             sections: Sections::default(),
         }
     }
@@ -140,6 +145,7 @@ impl Anchor {
         let parent = optional(&record, parent::SECTION, parent::decode)?;
         let lineage = optional(&record, lineage::SECTION, lineage::decode)?.unwrap_or_default();
         let timeline = optional(&record, branch::SECTION, branch::decode)?;
+        let restored = optional(&record, restored::SECTION, restored::decode)?;
         let losses = optional(&record, losses::SECTION, |payload| {
             losses::decode(payload, &record.history)
         })?;
@@ -168,6 +174,7 @@ impl Anchor {
             losses,
             mirrored,
             tree,
+            restored,
             sections: record.sections,
         })
     }
@@ -200,6 +207,12 @@ impl Anchor {
         }
         if let Some(parent) = &self.parent {
             sections.set(Tag(parent::SECTION), false, parent::encode(parent));
+        }
+        let images = &self.images;
+        let has_image = |rows: &&RestoredRows| images.iter().any(|image| image.k == rows.image);
+        match self.restored.as_ref().filter(has_image) {
+            Some(rows) => sections.set(Tag(restored::SECTION), true, restored::encode(rows)),
+            None => sections.remove(Tag(restored::SECTION)),
         }
         assert!(
             self.losses.iter().all(|loss| loss.agrees_with(self)),
@@ -277,6 +290,15 @@ impl Anchor {
     #[must_use]
     pub fn chain_max(&self) -> usize {
         self.to_record().chain_max()
+    }
+
+    /// Returns the checkpoint epoch of the key-addressed rows in image `k`. They reflect a tag exactly if it is lower.
+    #[must_use]
+    pub fn rows_as_of(&self, k: CkptEpoch) -> CkptEpoch {
+        let restored = self.restored.filter(|restored| restored.image == k);
+        let rows = restored.map_or(k, |restored| restored.backup);
+        debug_assert!(rows <= k, "the rows are of the image, or older");
+        rows
     }
 
     /// Returns one image's status.

@@ -55,6 +55,8 @@ pub struct Indexing<'a> {
     pub scheme: Scheme,
     /// The checkpoint epoch of the image.
     pub k: CkptEpoch,
+    /// The checkpoint epoch of the image's key-addressed rows.
+    pub rows: CkptEpoch,
     /// A slot with an image that is equal to the loaded pages. `None`: no slot has such an image.
     pub slot: Option<ImageSlot>,
     /// The highest checkpoint epoch of any image. New checkpoints must have higher epochs.
@@ -172,7 +174,7 @@ impl<'a> Indexer<'a> {
         let sidecar = read.or_else(|| self.sidecar(heap, number));
         let form = |table: TableId| match catalog.get(&table) {
             Some(kind) => Some(self.with.catalog.form(table, *kind)),
-            None => self.with.catalog.dropped(table, self.with.k),
+            None => self.with.catalog.dropped(table, self.with.rows),
         };
         let stats = heap.lock(partition(number)).build_indexes(&form, sidecar)?;
         self.rows.fetch_add(stats.rows, Ordering::Relaxed);

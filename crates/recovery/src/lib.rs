@@ -40,6 +40,7 @@
 //! | [`indexing`] | making tables from pages: reading the catalog and building indexes, as jobs of the schedule |
 //! | [`fates`] | the fate of each transaction of a stream |
 //! | `merge`, `undo` | replay in the global order of serial numbers; the second pass, which undoes |
+//! | `restored` | the image of a restore, whose key-addressed rows are older than its other pages |
 //! | [`found`] | the contents of the disks: a database, nothing, or the remains of one |
 //! | `create` | making a new database |
 //! | `options`, `given`, [`mod@restart`], `close` | a restart's arguments; their check; its phases; closing a life |
@@ -109,6 +110,7 @@ pub mod recover;
 mod replay;
 pub mod report;
 pub mod restart;
+mod restored;
 mod route;
 pub mod rule;
 pub mod salvage;
@@ -150,6 +152,7 @@ pub use owner::{check_methods, dump, writes_in_place};
 pub use player::Player;
 pub use report::{Progress, RestartReport};
 pub use restart::{NewDatabase, RestartOptions, Restarted, Tail, create, restart};
+pub use restored::RestoredRows;
 pub use sections::mirrored::Mirrored;
 
 pub use flush::flush_all;

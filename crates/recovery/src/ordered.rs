@@ -75,7 +75,7 @@ pub fn malformed(family: Family, why: Malformed, origin: &Origin) -> Error {
 pub(crate) struct Second<'a> {
     pub options: &'a RestartOptions,
     pub declared: Claims,
-    /// The image's checkpoint epoch.
+    /// The checkpoint epoch of the image's key-addressed rows.
     pub k: CkptEpoch,
     /// For each partition, the highest sequence number that the image reflects.
     pub pseq: Vec<u64>,

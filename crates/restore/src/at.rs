@@ -15,7 +15,6 @@ use std::sync::Arc;
 use perdura_archive::{Moment, Run, Store};
 use perdura_base::moment::{moment, parse_moment, parse_span};
 use perdura_base::{Epoch, Error, Result};
-use perdura_wal::Archived;
 
 use crate::listed::Listed;
 use crate::timeline::Timeline;
@@ -82,13 +81,8 @@ fn of_run(run: &Run) -> impl Iterator<Item = Moment> + '_ {
 }
 
 /// Visits every moment, in order: first the moments of an archive, then the moments of the runs in `tail`. A run that
-/// is damaged or missing is a hole. Opens only one run of the archive at a time. Returns whether the database has moments
-/// only at its backups.
-fn walk(store: &Store, tail: &[Arc<Run>], line: &mut Timeline) -> Result<bool> {
-    if let Some(moments) = of_backups(store)? {
-        moments.into_iter().for_each(|moment| line.note(moment));
-        return Ok(true);
-    }
+/// is damaged or missing is a hole. Opens only one run of the archive at a time.
+fn walk(store: &Store, tail: &[Arc<Run>], line: &mut Timeline) -> Result<()> {
     let mut seen_us = Some(store.manifest().clock.seen_us);
     for run in Listed::of_archive(store)? {
         // The manifest vouches for its runs only. The clock may have been set back before a later run.
@@ -108,14 +102,11 @@ fn walk(store: &Store, tail: &[Arc<Run>], line: &mut Timeline) -> Result<bool> {
     }
     let after = tail.iter().flat_map(|run| of_run(run));
     after.for_each(|moment| line.note(moment));
-    Ok(false)
+    Ok(())
 }
 
 /// Returns the last moment of an archive and of the runs in `tail`.
 fn last_of(store: &Store, tail: &[Arc<Run>]) -> Result<Option<Moment>> {
-    if let Some(moments) = of_backups(store)? {
-        return Ok(moments.last().copied());
-    }
     let newest = tail.iter().rev().find_map(|run| of_run(run).last());
     newest.map_or_else(|| last_listed(store), |newest| Ok(Some(newest)))
 }
@@ -128,30 +119,6 @@ pub(crate) fn last_listed(store: &Store) -> Result<Option<Moment>> {
         run.map(|run| of_run(&run).last()).transpose()
     });
     last.transpose()
-}
-
-/// Returns the moments of a database that has moments only at its backups. Returns `None` if the runs of the database
-/// have moments too.
-fn of_backups(store: &Store) -> Result<Option<Vec<Moment>>> {
-    let manifest = store.manifest();
-    let runs = Listed::of_archive(store)?;
-    let mut moments: Vec<Moment> = Vec::new();
-    let mut is_ordered = false;
-    for id in manifest.backups() {
-        // A backup that cannot be opened gives no moment. The restore reports the backup later, when it chooses one.
-        let Ok(backup) = store.open_backup(id) else {
-            continue;
-        };
-        let header = backup.header();
-        is_ordered |= header.archive() == Archived::Carried;
-        let epoch = header.moment();
-        // The backup has the time of its end, and its state may be older.
-        let wall_us = time_of(store, &runs, epoch).unwrap_or(header.wall_us);
-        if moments.last().is_none_or(|last| last.epoch < epoch) {
-            moments.push(Moment { epoch, wall_us });
-        }
-    }
-    Ok(is_ordered.then_some(moments))
 }
 
 impl At {
@@ -184,21 +151,13 @@ impl At {
             }
         };
         let mut line = Timeline::new(time_us);
-        let has_backups_only = walk(store, tail, &mut line)?;
+        walk(store, tail, &mut line)?;
         let asked = match self {
             At::Time(us) if us > now_us => format!("{self}, which is in the future,"),
             At::Time(_) => self.to_string(),
             _ => format!("{self} ({})", moment(time_us)),
         };
         let found = line.at(&asked)?;
-        if has_backups_only && found.wall_us < time_us {
-            return Err(Error::Usage(format!(
-                "the database has key-addressed tables, so only its backups can be restored. The last one up to {asked} \
-                 is of {}. Give its epoch: {}",
-                moment(found.wall_us),
-                found.epoch
-            )));
-        }
         Ok(Chosen {
             epoch: found.epoch,
             asked_us: Some(time_us),

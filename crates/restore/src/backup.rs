@@ -69,8 +69,8 @@ impl BackupCopy {
     /// Begins a copy of the newest image that the anchor names, into the existing folder `dir` of the archive.
     ///
     /// # Errors
-    /// [`Error::Usage`] if there is no image yet. [`Error::Usage`] if the image was made by an older build, which did
-    /// not record the image's lowest epoch. Damage of the image. Errors of the disks.
+    /// [`Error::Usage`] if there is no image yet, or only the image of a restore with ordered frames after it.
+    /// [`Error::Usage`] if the image was made by an older build, which did not record the image's lowest epoch. Damage of the image. Errors of the disks.
     pub fn begin(
         disks: &Disks,
         anchor: Arc<Anchor>,
@@ -87,6 +87,12 @@ impl BackupCopy {
                 image.k
             ))
         })?;
+        if anchor.rows_as_of(image.k) != image.k {
+            return Err(Error::Usage(format!(
+                "image {} was made by a restore, and the log has changes that belong to it. Take a checkpoint first",
+                image.k
+            )));
+        }
         let geometry = anchor.geometry;
         let listed = read_directory(disks.data.as_ref(), &anchor, slot, &geometry)?;
         let open = |disk: &Arc<dyn Disk>| ImageFile::open(disk.as_ref(), slot, &anchor.uuid);

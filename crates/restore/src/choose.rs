@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use perdura_archive::backup::{Backup, BackupId, BackupKind, BackupWriter};
+use perdura_archive::backup::{Backup, BackupHeader, BackupId, BackupKind, BackupWriter};
 use perdura_archive::merge::Images;
 use perdura_archive::{Manifest, Run, RunId, Store};
 use perdura_base::{Epoch, Error, Result};
@@ -48,16 +48,10 @@ fn check_last(plan: RestorePlan, known: Epoch, target: Option<Epoch>) -> Result<
     if target.is_some() || known <= restorable {
         return Ok(plan);
     }
-    let why = match plan.backup.header().archive() {
-        Archived::Carried => {
-            "the database has key-addressed tables, whose changes are only in its backups"
-        }
-        _ => "no runs lead further",
-    };
     Err(Error::OlderOnly {
         restorable,
         known,
-        why,
+        why: "no runs lead further",
     })
 }
 
@@ -111,18 +105,17 @@ impl Sources<'_> {
         let since = TablesSince::of(self.store)?;
         let mut first = None;
         for (id, attempt) in backups.into_iter().zip(1..) {
-            let mut is_other = false;
+            let mut is_later = false;
             let plan = self.store.open_backup(id).and_then(|backup| {
                 let header = backup.header();
-                is_other = header.archive() == Archived::Carried
-                    && target.is_some_and(|target| target != header.moment());
+                is_later = header.is_of_one_moment() && wanted < header.moment();
                 since.check(&backup, wanted)?;
                 self.plan_from(backup, &runs, target, attempt)
             });
             match plan {
                 Ok(plan) => return check_last(plan, known, target),
                 Err(error) => {
-                    if !is_other {
+                    if !is_later {
                         passed_over(id, &error);
                     }
                     first.get_or_insert(error);
@@ -155,7 +148,7 @@ impl Sources<'_> {
         let ids: Vec<RunId> = runs.iter().map(Listed::id).collect();
         let header = *backup.header();
         let reach = Reach::of(&header, &ids, target)?;
-        let is_cut = header.archive() == Archived::Carried;
+        let is_cut = header.is_of_one_moment() && reach.target == header.moment();
         let mut listed_us = is_cut
             .then(|| time_of(self.store, runs, reach.target))
             .flatten();
@@ -170,10 +163,7 @@ impl Sources<'_> {
             if epochs.begin <= reach.target && listed_us.is_none() {
                 listed_us = wall_of(&[run.open(self.store)?], reach.target);
             }
-            if [reach.target, header.id.end]
-                .iter()
-                .any(|moment| epochs.contains(*moment))
-            {
+            if epochs.contains(reach.target) || epochs.contains(header.id.end) {
                 reach.check_moments(run.open(self.store)?.as_ref())?;
             }
         }
@@ -202,6 +192,7 @@ impl Sources<'_> {
         }
         let opened = needed.iter().map(|run| run.open(self.store));
         let opened: Vec<Arc<Run>> = opened.collect::<Result<_>>()?;
+        check_frames(&header, &opened)?;
         assert!(
             self.scratch.is_none() || opened.len() <= self.runs_max,
             "{} runs are read side by side, at most {}",
@@ -259,11 +250,14 @@ impl RestorePlan {
 pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     let manifest = store.manifest();
     let anchor = manifest.anchor()?.map(Anchor::of).transpose()?;
-    let is_in_runs = |anchor: &Anchor| manifest.has_all() && anchor.archive() == Archived::Runs;
-    let Some(anchor) = anchor.filter(is_in_runs) else {
+    let Some(anchor) = anchor.filter(|_| manifest.has_all()) else {
         return Ok(None);
     };
-    let header = empty_header(&anchor);
+    // Before the first epoch, the log had no ordered frame.
+    let header = BackupHeader {
+        families: 0,
+        ..empty_header(&anchor)
+    };
     let (memory, dir): (Arc<dyn Disk>, _) = (Arc::new(MemDisk::new()), "backups");
     memory.make_dir(dir)?;
     let mut writer = BackupWriter::create(Arc::clone(&memory), dir, header)?;
@@ -275,11 +269,26 @@ pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     Ok(Some(Arc::new(empty)))
 }
 
-/// The last epoch at which the database had no key-addressed tables, according to the archive's backups. Some changes
-/// of such tables are in the log, but in no run.
+/// Fails if a run between the backup and the target lacks the ordered frames of its epochs: an earlier build made it.
+fn check_frames(header: &BackupHeader, runs: &[Arc<Run>]) -> Result<()> {
+    let lacks = |run: &&Arc<Run>| header.is_of_one_moment() && !run.header().carries_frames;
+    match runs.iter().find(lacks) {
+        None => Ok(()),
+        Some(run) => Err(Error::Usage(format!(
+            "{} cannot lead further: an earlier build made {}, which lacks the changes of key-addressed tables. Restore \
+             epoch {}, or the moments of a later backup",
+            header.id.name(),
+            run.id().name(),
+            header.moment()
+        ))),
+    }
+}
+
+/// The runs that may lack ordered frames, because an earlier build made them. They lead from a backup without
+/// key-addressed tables to moments with such tables.
 pub(crate) struct TablesSince {
-    /// The highest end epoch among the backups that have no key-addressed tables; 0 if there is no such backup. The
-    /// runs have all changes up to that epoch. `None`: the database has no key-addressed tables.
+    /// The last epoch up to which such backups lead: the highest end epoch among them, or 0. `None`: no run lacks a
+    /// frame.
     pub(crate) plain_end: Option<Epoch>,
 }
 
@@ -287,7 +296,9 @@ impl TablesSince {
     pub(crate) fn of(store: &Store) -> Result<TablesSince> {
         let manifest = store.manifest();
         let anchor = manifest.anchor()?.map(Anchor::of).transpose()?;
-        if anchor.is_none_or(|anchor| anchor.archive() != Archived::Carried) {
+        if anchor.is_none_or(|anchor| anchor.archive() != Archived::Carried)
+            || has_first_frames(store)?
+        {
             return Ok(TablesSince { plain_end: None });
         }
         // A backup that cannot be opened is skipped here. The plan reports it when it tries that backup.
@@ -309,10 +320,31 @@ impl TablesSince {
             return Ok(());
         };
         Err(Error::Usage(format!(
-            "epoch {target} cannot be restored from {}. Since an epoch after {plain_end} the \
-             database has key-addressed tables, whose changes are not in the archive. Restore \
-             epoch {plain_end} or an earlier one, or the epoch of a later backup",
+            "epoch {target} cannot be restored from {}. Since an epoch after {plain_end} the database has key-addressed \
+             tables, and an earlier build archived it without their changes. Restore epoch {plain_end} or an earlier \
+             one, or the moments of a later backup",
             backup.header().id.name(),
         )))
     }
+}
+
+/// Returns whether the runs have the ordered frames of the database from the first one on. The first run that carries
+/// frames then has the number 1 of each of its partitions. A run that cannot be read counts as one that lacks them.
+fn has_first_frames(store: &Store) -> Result<bool> {
+    let mut carries = false;
+    for run in Listed::of_archive(store)? {
+        let run = match run.open(store) {
+            Ok(run) => run,
+            Err(Error::Corrupt(_)) => continue,
+            Err(error) => return Err(error),
+        };
+        let Some(frames) = run.frames() else {
+            continue;
+        };
+        carries = true;
+        if frames.count > 0 {
+            return Ok(frames.numbers.values().all(|numbers| numbers.first == 1));
+        }
+    }
+    Ok(carries)
 }

@@ -13,6 +13,7 @@
 //! | `reach` | the epochs whose records a restore needs |
 //! | `tail` | the part of a surviving log that the archive does not have |
 //! | `many` | merging runs before a restore, if there are too many to read at the same time |
+//! | `frames` | the ordered frames of a restore, which become the new database's log |
 //! | `listed` | the runs that a restore may read |
 //! | `scratch` | the folder of runs that only one restore reads |
 //! | `plan` | the plan of a restore: a moment, a backup, and runs |
@@ -32,6 +33,7 @@ mod choose;
 mod deadlines;
 mod distrust;
 pub mod drill;
+mod frames;
 mod listed;
 mod log_order;
 mod many;
@@ -55,6 +57,7 @@ pub use at::{At, Chosen};
 pub use choose::Sources;
 pub use deadlines::Deadlines;
 pub use distrust::failed_reports;
+pub use frames::CarriedFrames;
 pub use log_order::{ReplayReport, restore_in_log_order};
 pub use many::RUNS_MAX;
 pub use plan::RestorePlan;
@@ -62,5 +65,5 @@ pub use progress::RestoreProgress;
 pub use restore::{RestoreMeans, RestoreReport, THREADS_A_CORE, restore, restore_within};
 pub use scratch::Scratch;
 pub use served::{RunMoments, Served, served};
-pub use tail::{Complete, LogTail, Surviving, check_log_serves, drained_lives, read_tail};
+pub use tail::{Complete, LogTail, Surviving, drained_lives, read_tail};
 pub use trial::{Trial, try_plan};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use perdura_archive::backup::{Backup, BackupKind, Section};
+use perdura_archive::run::FrameBlock;
 use perdura_archive::{Run, RunId, RunRecord};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Epoch, Error, PartitionId, Result};
@@ -70,6 +71,27 @@ impl RestorePlan {
             backup,
             runs,
         }
+    }
+
+    /// Returns whether a run has ordered frames up to the target. The backup may have some of them.
+    pub(crate) fn has_frames(&self) -> bool {
+        let mut frames = self.runs.iter().filter_map(|run| run.frames());
+        let is_wanted = |block: &FrameBlock| wanted(block.epochs.0, self.target);
+        frames.any(|frames| frames.blocks.iter().any(is_wanted))
+    }
+
+    /// Returns the number of ordered frames in the runs. A run may begin before the backup's moment and end after the
+    /// target, so fewer may be needed.
+    #[must_use]
+    pub fn frames_at_most(&self) -> u64 {
+        let frames = self.runs.iter().filter_map(|run| run.frames());
+        frames.map(|frames| frames.count).sum()
+    }
+
+    /// Returns whether the new image is of one instant, for its key-addressed tables. That holds for the image of a
+    /// consistent backup. It also holds if the backup has no key-addressed tables, and ordered frames follow it.
+    pub(crate) fn is_consistent(&self) -> bool {
+        self.backup.header().consistent || self.has_frames()
     }
 
     /// Returns this plan without its runs.

@@ -4,7 +4,6 @@ use perdura_archive::backup::{BackupHeader, BackupKind};
 use perdura_archive::{Run, RunId};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Result};
-use perdura_wal::Archived;
 
 /// The part of the log that a restore from one backup to one moment needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +28,15 @@ fn missing(from: Epoch, to: Epoch) -> Error {
     )
 }
 
+/// Fails if epochs are missing between two runs.
+fn check_adjacent(runs: &[RunId]) -> Result<()> {
+    let mut pairs = runs.windows(2).map(|pair| (pair[0].epochs, pair[1].epochs));
+    match pairs.find(|(a, b)| a.end != b.begin) {
+        Some((a, b)) => Err(missing(a.end, b.begin)),
+        None => Ok(()),
+    }
+}
+
 impl Reach {
     /// Computes the epochs that a restore of `target` needs. If `target` is `None`, the target is the last epoch of the
     /// runs and the backup. `runs` must be in the order of their epochs.
@@ -41,16 +49,9 @@ impl Reach {
         runs: &[RunId],
         target: Option<Epoch>,
     ) -> Result<Reach> {
-        let end = header.id.end;
-        if header.archive() == Archived::Carried && !armed(Flaw::RunsAppliedToKept) {
-            return Reach::only(header.moment(), target);
-        }
-        for pair in runs.windows(2) {
-            let (a, b) = (pair[0].epochs, pair[1].epochs);
-            if a.end != b.begin {
-                return Err(missing(a.end, b.begin));
-            }
-        }
+        // A cut before its first lacking epoch serves no earlier moment: its rows cannot be taken out.
+        let end = header.moment();
+        check_adjacent(runs)?;
         let epochs = runs.first().zip(runs.last());
         let epochs = epochs.map(|(first, last)| (first.epochs.begin, last.epochs.last()));
         let (first, last) = match (epochs, header.kind) {
@@ -68,6 +69,13 @@ impl Reach {
             BackupKind::Sweep => header.begin,
             BackupKind::Cut => Epoch(end.0 + 1),
         };
+        if target < end && header.is_of_one_moment() {
+            return Err(Error::Usage(format!(
+                "epoch {target} cannot be restored from backup {}. The database has key-addressed tables, and the backup \
+                 has their rows as of epoch {end}. An older backup leads to earlier epochs",
+                header.id.name()
+            )));
+        }
         // If the target is before the backup's end, the epochs after the target, up to the backup's end, must be taken
         // out of the pages. The first epoch of an archive may lack the records before the begin marks of its first
         // image, so that epoch cannot be taken out. So the target must be that epoch or a later one.
@@ -101,22 +109,6 @@ impl Reach {
             needed: needs_runs.then_some((from, up_to)),
             cut: (header.kind == BackupKind::Cut && needs_runs).then_some(end),
         })
-    }
-
-    /// Returns the reach if the database has key-addressed tables. Then the log has records that belong to no page, and
-    /// the runs do not contain these records. So only the state of the backup can be restored.
-    fn only(moment: Epoch, target: Option<Epoch>) -> Result<Reach> {
-        match target.filter(|target| *target != moment) {
-            None => Ok(Reach {
-                target: moment,
-                needed: None,
-                cut: None,
-            }),
-            Some(target) => Err(Error::Usage(format!(
-                "epoch {target} cannot be restored. The database has key-addressed tables, so only the epochs of its \
-                 backups can be restored. The epoch of this backup is {moment}"
-            ))),
-        }
     }
 
     /// Returns whether any run is needed.

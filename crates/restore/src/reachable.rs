@@ -120,7 +120,9 @@ impl Reachable {
         if beginning(store)?.is_some()
             && let Some(first) = stretches.first()
         {
-            spans.push(ends(first));
+            let (from, to) = ends(first);
+            let to = since.plain_end.map_or(to, |end| end.min(to));
+            spans.extend((from <= to).then_some((from, to)));
         }
         let runs = || stretches.iter().flatten();
         // A merged run may keep the moment of a cut without its time.

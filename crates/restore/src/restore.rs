@@ -12,7 +12,8 @@
 //! records must have exactly the numbers u + 1, u + 2 and so on. The records taken out must have consecutive numbers
 //! that end with u. All other numbers are reported as damage.
 //!
-//! The new database has a new identity, one complete image, and an empty log that begins after the target. The image's
+//! The new database has a new identity, one complete image, and a log that begins after the target. The log has the
+//! ordered frames that the image lacks (`frames`); without ordered frames it is empty. The image's
 //! checkpoint epoch is above every tag in the backup and the runs. An interrupted restore is never continued. The new
 //! directory stays marked as unfinished and does not open.
 //!
@@ -38,12 +39,13 @@ use perdura_recovery::image::{DirectoryWriter, ImageFile};
 use perdura_recovery::images::Completion;
 use perdura_recovery::threads::run_threads;
 use perdura_recovery::{
-    AnchorCell, Cover, Directory, Disks, Families, NewDatabase, create, open_anchor,
+    AnchorCell, Cover, Directory, Disks, Families, NewDatabase, RestoredRows, create, open_anchor,
 };
 use perdura_wal::{Parent, Scheme, Vouched};
 
 use crate::buffers::Buffers;
 use crate::deadlines::{Deadlines, Settling};
+use crate::frames::{CarriedFrames, LogPlace, write_frames};
 use crate::part::{Merging, Part};
 use crate::plan::RestorePlan;
 use crate::progress::RestoreProgress;
@@ -91,6 +93,8 @@ pub struct RestoreReport {
     pub deadlines_passed: u64,
     /// Keys whose deadline was changed.
     pub deadlines_changed: u64,
+    /// The ordered frames in the new log. The first open replays them.
+    pub carried: CarriedFrames,
 }
 
 /// The inputs of a restore other than its plan.
@@ -102,7 +106,7 @@ pub struct RestoreMeans<'a> {
     /// The number of threads that merge.
     pub threads: usize,
     /// The clock.
-    pub clock: &'a dyn Clock,
+    pub clock: &'a Arc<dyn Clock>,
     /// The counters of the restore's progress.
     pub progress: &'a RestoreProgress,
     /// The treatment of the keys' deadlines.
@@ -160,14 +164,21 @@ pub(crate) fn make_database(
     if plan.scratch.is_none() {
         mark_unfinished(means.disks.data.as_ref(), VERB)?;
     }
-    create(&means.disks, means.clock, &new, None)?;
+    create(&means.disks, means.clock.as_ref(), &new, None)?;
     let k = plan.image_number()?;
     let open =
         |disk: &Arc<dyn perdura_device::Disk>| ImageFile::open(disk.as_ref(), SLOT, &means.uuid);
     let images: Vec<ImageFile> = means.disks.images.iter().map(open).collect::<Result<_>>()?;
     let parts = make_parts(&images, k)?;
     let (directory_crc, directory_bytes) = write_directory(plan, means, k, &parts)?;
-    name_image(plan, means, k, directory_crc)?;
+    let cell = name_image(plan, means, k, directory_crc)?;
+    let numbers = parts.iter().map(|part| part.pseq.unwrap_or(0));
+    let place = LogPlace {
+        logs: &means.disks.logs,
+        uuid: means.uuid,
+        clock: means.clock,
+    };
+    let carried = write_frames(plan, &place, &cell, numbers.collect())?;
     if let Some(scratch) = &plan.scratch {
         scratch.clear()?;
     }
@@ -184,7 +195,8 @@ pub(crate) fn make_database(
         parent: header.uuid,
         k,
         bytes_read: plan.bytes(),
-        bytes_written: directory_bytes,
+        bytes_written: directory_bytes + carried.bytes,
+        carried,
         ..RestoreReport::default()
     };
     for part in &parts {
@@ -276,7 +288,7 @@ fn write_directory(
     let header = plan.backup.header();
     let data = &means.disks.data;
     let mut writer = DirectoryWriter::create(data, SLOT, k, &means.uuid, &geometry(header))?;
-    if header.consistent {
+    if plan.is_consistent() {
         writer.mark_consistent();
     }
     let mut directory = Directory::empty(header.chunks.partitions);
@@ -285,7 +297,8 @@ fn write_directory(
         for (local, entry) in &part.entries {
             directory.set(partition, *local, *entry);
         }
-        let section = directory.encode_section(partition, part.pseq, &part.sidecar);
+        let pseq = plan.is_consistent().then(|| part.pseq.unwrap_or(0));
+        let section = directory.encode_section(partition, pseq, &part.sidecar);
         bytes += to_u64(section.len());
         writer.add_section(&section)?;
     }
@@ -293,12 +306,13 @@ fn write_directory(
 }
 
 /// Writes into the anchor that the database consists of the image and the new log. The log begins after the target.
+/// Returns the anchor.
 fn name_image(
     plan: &RestorePlan,
     means: &RestoreMeans<'_>,
     k: CkptEpoch,
     directory_crc: u32,
-) -> Result<()> {
+) -> Result<AnchorCell> {
     let header = plan.backup.header();
     let families = Families::from_bits(header.families).ok_or_else(|| {
         Error::Usage("the backup is of a newer build. Restore with that build".into())
@@ -320,6 +334,10 @@ fn name_image(
         // The new database must not reuse epochs that the parent may have used after the target.
         record.epoch_floor = plan.highest_epoch();
         record.ckpt_max = k;
+        record.restored = plan.has_frames().then_some(RestoredRows {
+            image: k,
+            backup: header.id.k,
+        });
         record.vouched = Vouched {
             epoch: plan.target,
             wall_us: header.wall_us,
@@ -333,10 +351,10 @@ fn name_image(
                 directory_crc,
                 wall_us: means.clock.wall_us(),
                 cover: Cover::of_window(&zeros, zeros.clone(), plan.target),
-                consistent: header.consistent,
+                consistent: plan.is_consistent(),
                 // The new log has no records of the target epoch, so the target is the first moment in an archive of
                 // the new database. A cut lacks only later epochs.
-                begin_epoch: Some(match header.consistent {
+                begin_epoch: Some(match plan.is_consistent() {
                     true => Epoch(plan.target.0 + 1),
                     false => plan.target.max(Epoch(1)),
                 }),
@@ -345,5 +363,6 @@ fn name_image(
         record.incarnation = Incarnation(1);
         record.clean = true;
     });
-    update.map(drop).map_err(Error::from)
+    update.map_err(Error::from)?;
+    Ok(cell)
 }

@@ -4,7 +4,6 @@ use perdura_archive::backup::{BackupHeader, BackupKind};
 use perdura_archive::{Moments, Run, RunId};
 use perdura_base::Epoch;
 use perdura_base::num::to_u64;
-use perdura_wal::Archived;
 
 /// The moments that can be restored from a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +23,8 @@ pub struct RunMoments {
     pub id: RunId,
     /// True if only the listed epochs and the last one are moments. Otherwise each epoch is a moment.
     pub only_listed: bool,
+    /// True if the run carries the ordered frames of its epochs.
+    pub carries_frames: bool,
     /// The listed moments.
     pub listed: Moments,
     /// The number of updates in the run.
@@ -37,6 +38,7 @@ impl RunMoments {
         RunMoments {
             id: run.id(),
             only_listed: run.header().only_listed_moments,
+            carries_frames: run.header().carries_frames,
             listed: run.moments().clone(),
             updates: run.counts().1,
         }
@@ -47,15 +49,16 @@ impl RunMoments {
 /// Returns `None` if no moment can be restored, because the runs lack records that the backup needs.
 #[must_use]
 pub fn served(header: &BackupHeader, runs: &[RunMoments]) -> Option<Served> {
-    let end = header.id.end;
+    let end = header.moment();
     let alone = Served {
-        from: header.moment(),
-        to: header.moment(),
+        from: end,
+        to: end,
         moments: 1,
     };
-    if header.archive() == Archived::Carried {
-        return Some(alone);
-    }
+    let runs = match header.is_of_one_moment() {
+        true => after(end, runs),
+        false => runs,
+    };
     let held = runs.first().zip(runs.last());
     let held = held.map(|(first, last)| (first.id.epochs.begin, last.id.epochs.last()));
     let (from, to) = match (header.kind, held) {
@@ -65,7 +68,11 @@ pub fn served(header: &BackupHeader, runs: &[RunMoments]) -> Option<Served> {
             if header.begin < first || last < end {
                 return None;
             }
-            (first.min(end), last)
+            let from = match header.is_of_one_moment() {
+                true => end,
+                false => first.min(end),
+            };
+            (from, last)
         }
         (BackupKind::Cut, Some((first, last))) => {
             let has_before = last >= end && first <= end;
@@ -82,6 +89,21 @@ pub fn served(header: &BackupHeader, runs: &[RunMoments]) -> Option<Served> {
         to,
         moments: u64::from(outside) + within.sum::<u64>(),
     })
+}
+
+/// Returns the runs that lead from a backup with key-addressed tables to later moments: those that carry frames, from the
+/// run with the epoch after `moment` on.
+fn after(moment: Epoch, runs: &[RunMoments]) -> &[RunMoments] {
+    let first = runs.partition_point(|run| run.id.epochs.last() <= moment);
+    let rest = &runs[first..];
+    let carry = rest.iter().take_while(|run| run.carries_frames).count();
+    let follows = rest
+        .first()
+        .is_some_and(|run| run.id.epochs.begin.0 <= moment.0 + 1);
+    match follows {
+        true => &rest[..carry],
+        false => &rest[..0],
+    }
 }
 
 /// Counts a run's moments in the epochs `from` to `to`, inclusive.

@@ -124,14 +124,10 @@ pub struct LogTail {
 /// only nodes may have blocks without which the log seems to have lost some.
 ///
 /// # Errors
-/// [`Error::Foreign`] for the log of another database. [`Error::Usage`] for a database with key-addressed tables,
-/// because some changes in its log are in no run. [`Error::Corrupt`] as [`survive`]. Errors of the disks and of
+/// [`Error::Foreign`] for the log of another database. [`Error::Corrupt`] as [`survive`]. Errors of the disks and of
 /// `log.complete`.
 pub fn read_tail(store: &Store, log: &Surviving<'_>, scratch: &Scratch) -> Result<LogTail> {
     let header = any_header(store)?;
-    if header.archive() == Archived::Carried {
-        return Err(is_ordered());
-    }
     let found = log_of(log, &header)?;
     let mut from = end_of(store)?;
     let (mut runs, mut had) = (Vec::new(), Epoch(0));
@@ -188,13 +184,15 @@ fn runs_of(
         dir: scratch.dir().to_owned(),
         digest: Arc::new(RegionDigest::new()),
     };
-    let options = ArchiverOptions::new(header.uuid, header.chunks);
+    let options = ArchiverOptions {
+        carries_frames: header.archive() == Archived::Carried,
+        ..ArchiverOptions::new(header.uuid, header.chunks)
+    };
     let mut archiver = Archiver::new(source, target, options);
     archiver.cut_at(durable.epoch);
     loop {
         match archiver.step(durable, 0)? {
             ArchiverStep::Working => {}
-            ArchiverStep::Run(run) if run.ordered > 0 => return Err(is_ordered()),
             ArchiverStep::Run(run) => runs.push(scratch.open(run.summary.id, &header.uuid)?),
             ArchiverStep::Idle => break,
         }
@@ -220,17 +218,6 @@ fn check_history(store: &Store, log: &Lineage) -> Result<()> {
     })
 }
 
-/// Fails if no run has all changes of the log after the archive's end, so that [`read_tail`] would fail.
-///
-/// # Errors
-/// [`Error::Usage`]; errors of the archive's disk.
-pub fn check_log_serves(store: &Store) -> Result<()> {
-    match any_header(store)?.archive() {
-        Archived::Carried => Err(is_ordered()),
-        _ => Ok(()),
-    }
-}
-
 /// Returns the error for a log that ends before an epoch that it had durably.
 fn shorter(end: Epoch, had: Epoch) -> Error {
     Error::corrupt(
@@ -240,15 +227,6 @@ fn shorter(end: Epoch, had: Epoch) -> Error {
         format!("epoch {end} as its last"),
         "Acknowledged transactions are missing. The directories are older copies, or another disk has the rest. Give the \
          newest ones, or --accept-loss to restore what is there.",
-    )
-}
-
-/// Returns the error for a log with changes that no run contains.
-fn is_ordered() -> Error {
-    Error::Usage(
-        "the database has key-addressed tables, so only the epochs of its backups can be \
-         restored. --log-dir adds no epochs. Restore without it"
-            .into(),
     )
 }
 

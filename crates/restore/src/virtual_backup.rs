@@ -85,9 +85,8 @@ impl VirtualBackup {
     ///
     /// # Errors
     /// [`Error::Usage`] if the archive already has a cut of that epoch, or if the runs cannot restore that epoch.
-    /// [`Error::Usage`] also if the database has key-addressed tables. Only the epochs of its backups can then be
-    /// restored, and the error names the nearest backup. Other errors are those of [`RestorePlan::from_archive`] and
-    /// [`Store::lease_backups`].
+    /// [`Error::Usage`] also if the database has key-addressed tables. Other errors are those of
+    /// [`RestorePlan::from_archive`] and [`Store::lease_backups`].
     pub fn begin(
         store: &Arc<Store>,
         target: Option<Epoch>,
@@ -98,12 +97,11 @@ impl VirtualBackup {
         store.refresh()?;
         let plan = RestorePlan::from_archive(store, target, passed_over)?;
         let base = *plan.backup.header();
-        if base.archive() == Archived::Carried {
+        if base.archive() == Archived::Carried || plan.has_frames() {
             return Err(Error::Usage(format!(
-                "no virtual backup can be made: the database has key-addressed tables, so only \
-                 the epochs of its backups can be restored. The nearest is epoch {}, of {}",
-                base.moment(),
-                base.id.name()
+                "no virtual backup of epoch {} can be made: the database has key-addressed tables, and their rows change \
+                 only when a program replays the log. Make a backup with `perdura backup create`",
+                plan.target()
             )));
         }
         let header = header(&plan);

@@ -4,6 +4,7 @@ use perdura::Core;
 use perdura::types::Source;
 use perdura_base::PartitionId;
 
+use crate::ledger;
 use crate::model::State;
 use crate::ops::{is_row, key_bytes, key_number};
 use crate::over_core::OverCore;
@@ -29,6 +30,9 @@ impl World {
             .as_ref()
             .is_some_and(|own| std::ptr::eq(own, core));
         let drafted = if own { self.compare_drafts(core)? } else { 0 };
+        if self.ledger.is_some() {
+            ledger::compare(core, expected)?;
+        }
         if unexplained != orphans + drafted {
             return Err(format!(
                 "{unexplained} rows belong to no key, {drafted} to drafts, and {orphans} wait to be \

@@ -43,6 +43,7 @@ pub mod course;
 mod drafting;
 mod edit;
 mod faults;
+mod ledger;
 mod lives;
 mod locked;
 pub mod machine;

@@ -11,6 +11,9 @@ use crate::value::Value;
 /// The address of a row: a database and the number of a key.
 pub type Place = (u8, u8);
 
+/// The number under which the model has the rows of the typed table. No Redis database has this number.
+pub const LEDGER: u8 = u8::MAX;
+
 /// A row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
@@ -35,7 +38,7 @@ pub enum Change {
     Put(Place, Row),
     /// The place now holds no row.
     Delete(Place),
-    /// All rows of this database are gone. `None`: the rows of all databases are gone.
+    /// All rows of this database are gone. `None`: the rows of all Redis databases are gone.
     Flush(Option<u8>),
 }
 
@@ -46,7 +49,10 @@ pub type State = BTreeMap<Place, Row>;
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     base: State,
+    /// The rows of the Redis databases.
     live: State,
+    /// The rows of the typed table.
+    ledger: State,
     history: Vec<(u64, Vec<Change>)>,
     written: BTreeMap<Place, u64>,
     /// The epoch of the last change to the key itself, for each place. The type, expiry, existence and string belong
@@ -61,16 +67,30 @@ pub(crate) fn apply(state: &mut State, change: &Change) {
     match change {
         Change::Put(place, row) => drop(state.insert(*place, row.clone())),
         Change::Delete(place) => drop(state.remove(place)),
-        Change::Flush(None) => state.clear(),
+        Change::Flush(None) => state.retain(|(of, _), _| *of == LEDGER),
         Change::Flush(Some(database)) => state.retain(|(of, _), _| of != database),
     }
 }
 
 impl Model {
-    /// Returns all committed rows, durable or not.
+    /// Returns all committed rows of the Redis databases, durable or not.
     #[must_use]
     pub fn live(&self) -> &State {
         &self.live
+    }
+
+    /// Returns all committed rows of the typed table, durable or not.
+    #[must_use]
+    pub fn ledger(&self) -> &State {
+        &self.ledger
+    }
+
+    /// Returns all committed rows, durable or not.
+    #[must_use]
+    pub fn everything(&self) -> State {
+        let mut all = self.live.clone();
+        all.extend(self.ledger.clone());
+        all
     }
 
     /// Commits a transaction in `epoch`.
@@ -113,7 +133,18 @@ impl Model {
                     }
                 }
             }
-            apply(&mut self.live, change);
+            let of_ledger = |place: &Place| place.0 == LEDGER;
+            let is_of_ledger = match change {
+                Change::Put(place, _) | Change::Delete(place) => of_ledger(place),
+                Change::Flush(_) => false,
+            };
+            apply(
+                match is_of_ledger {
+                    true => &mut self.ledger,
+                    false => &mut self.live,
+                },
+                change,
+            );
         }
         self.newest = self.newest.max(epoch);
         self.history.push((epoch, changes));
@@ -163,10 +194,21 @@ impl Model {
     /// Replaces the model by a model that begins with the restored `state`.
     pub fn begin_with(&mut self, state: State) {
         *self = Model {
-            live: state.clone(),
             base: state,
             ..Model::default()
         };
+        self.part_base();
+    }
+
+    /// Makes the live rows those of the base.
+    fn part_base(&mut self) {
+        let of_ledger = |row: &(&Place, &Row)| row.0.0 == LEDGER;
+        let (ledger, live) = self.base.iter().partition(of_ledger);
+        let owned = |rows: Vec<(&Place, &Row)>| {
+            let rows = rows.into_iter();
+            rows.map(|(place, row)| (*place, row.clone())).collect()
+        };
+        (self.ledger, self.live) = (owned(ledger), owned(live));
     }
 
     /// Sets the model to the state after a restart: the epochs up to `durable` survived, and the model forgets all
@@ -174,11 +216,11 @@ impl Model {
     pub fn restart(&mut self, durable: u64) {
         debug_assert_eq!(
             self.state_at(u64::MAX),
-            self.live,
+            self.everything(),
             "base and history make the live rows"
         );
         self.base = self.state_at(durable);
-        self.live.clone_from(&self.base);
+        self.part_base();
         self.history.clear();
         self.written.clear();
         self.headed.clear();

@@ -44,7 +44,7 @@ impl Lives for World {
 
     fn end_life(&mut self, overdue: bool) -> Check {
         if !self.stopped && self.rng.u8(0..6) == 0 {
-            self.compare(self.core(), self.model.live())
+            self.compare(self.core(), &self.model.everything())
                 .map_err(|what| format!("before the crash: {what}"))?;
         }
         self.machine.checkpoint_if(overdue)?;
@@ -87,7 +87,7 @@ impl Lives for World {
         faults::clear(&self.disks);
         self.drafts.clear();
         self.purge_all()?;
-        self.compare(self.core(), self.model.live())
+        self.compare(self.core(), &self.model.everything())
             .map_err(|what| format!("after the purge: {what}"))?;
         if self.stopped || self.rng.u8(0..3) > 0 {
             return Ok(());

@@ -194,6 +194,21 @@ impl World {
         self.promise(ticket, Promise { ticket, needs });
     }
 
+    /// Takes a step of the client of the typed table.
+    pub(crate) fn ledger_step(&mut self) -> Check {
+        let (Some(ledger), Some(core)) = (&mut self.ledger, &self.machine.engine) else {
+            return Ok(());
+        };
+        let (done, changes) = ledger.step(core, self.model.ledger());
+        match done {
+            Ok(ticket) => {
+                self.committed(&[], changes, ticket, 0);
+                Ok(())
+            }
+            Err(error) => self.tolerate("a typed call", &error),
+        }
+    }
+
     fn commit(&mut self, epoch: u64, changes: Vec<Change>) {
         if let Some(scan) = &mut self.scan {
             scan.note(&changes);

@@ -1,15 +1,19 @@
 //! The product's world: a machine with an engine, and the state that the client expects.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use fastrand::Rng;
-use perdura::{Core, CoreOptions};
+use perdura::typed::replay::Replayer;
+use perdura::{Core, CoreOptions, Env};
+use perdura_recovery::{Methods, RestartOptions, Schedule};
 
 use crate::content::scramble;
 use crate::drafting::Drafting;
+use crate::ledger::Ledger;
 use crate::machine::Machine;
 use crate::model::{Model, State};
-use crate::over_core::OverCore;
+use crate::over_core::{OverCore, dry_run_options};
 use crate::report::Check;
 use crate::scanning::Scanning;
 use crate::steps::Reading;
@@ -20,6 +24,8 @@ pub struct World {
     pub(crate) machine: Machine<Core>,
     pub(crate) swarm: Swarm,
     pub(crate) model: Model,
+    /// The client of a typed table. `None`: the run has no such table.
+    pub(crate) ledger: Option<Ledger>,
     pub(crate) scan: Option<Scanning>,
     pub(crate) drafts: Vec<Drafting>,
     pub(crate) snapshots: Vec<Reading>,
@@ -72,6 +78,15 @@ impl OverCore for World {
         self.model.state_at(durable)
     }
 
+    fn dry_run_options(&self, env: &Env, methods: Methods, schedule: Schedule) -> RestartOptions {
+        let options = self.options();
+        let replayer = Replayer::new(options.typed, options.value_bytes_max);
+        RestartOptions {
+            ordered: Some(Arc::new(replayer)),
+            ..dry_run_options(env, methods, schedule)
+        }
+    }
+
     fn compare_with(&self, core: &Core, expected: &State) -> Check {
         self.compare(core, expected)
     }
@@ -86,6 +101,7 @@ impl World {
             machine: Machine::new(seed, rng, swarm.course.clone(), 1 + logs),
             swarm,
             model: Model::default(),
+            ledger: None,
             scan: None,
             drafts: Vec::new(),
             snapshots: Vec::new(),

@@ -21,8 +21,11 @@
 //! void epoch, belongs to the run that is being collected when the archiver passes the epoch. If there were only such
 //! epochs since the last run, no run is cut by age. So an idle database writes no runs.
 //!
-//! The log after the last run must be kept. To keep that log short, frames without page records (marks of checkpoints,
-//! starts, beacons, ordered frames) cause a run as well. A run with only such frames has no record.
+//! The log after the last run must be kept. To keep that log short, frames that no run has (marks of checkpoints,
+//! starts, beacons) cause a run as well. A run with only such frames has no record.
+//!
+//! # Ordered frames
+//! If the database has declared ordered frames, each run carries those of its epochs, and says so.
 //!
 //! # Invariants
 //! * A run ends where an epoch ends. [`EpochSource::at`] gives the end positions, and a later archiver can begin there.
@@ -33,6 +36,7 @@
 //! # Source
 //! "Single-pass restore after a media failure", 3.1.
 
+mod frames;
 mod leftovers;
 mod select;
 
@@ -48,6 +52,7 @@ use crate::run::{Codec, Moment, Moments};
 use crate::unsorted::CopyTail;
 use crate::writer::{Progress, RunSummary, RunTarget, RunWriter, Tail};
 
+use frames::SortedFrames;
 use leftovers::Leftovers;
 use select::Selection;
 
@@ -71,6 +76,8 @@ pub struct ArchiverOptions {
     pub age_ns: u64,
     /// The algorithm that makes runs from records.
     pub row: Generation,
+    /// True if the database has declared ordered frames. Then each run carries those of its epochs.
+    pub carries_frames: bool,
 }
 
 impl ArchiverOptions {
@@ -84,6 +91,7 @@ impl ArchiverOptions {
             workspace_bytes: WORKSPACE_BYTES,
             age_ns: AGE_NS,
             row: Generation::Quick,
+            carries_frames: false,
         }
     }
 }
@@ -98,9 +106,6 @@ pub struct ArchivedRun {
     pub end: EpochEnds,
     /// The moments that the run lists.
     pub moments: Moments,
-    /// The count of ordered frames in the run's epochs. The run does not contain these frames. If the count is not 0,
-    /// the database cannot be restored from runs.
-    pub ordered: u64,
 }
 
 /// The result of a step of the archiver.
@@ -118,7 +123,8 @@ pub enum ArchiverStep {
 struct Bounds {
     end: EpochEnds,
     moments: Moments,
-    ordered: u64,
+    /// The ordered frames that are not yet written.
+    frames: SortedFrames,
 }
 
 /// The work of the next step.
@@ -130,6 +136,8 @@ enum Work {
     Read,
     Create(EpochRange, Bounds),
     Write(Box<RunWriter>, Bounds),
+    /// Write the ordered frames, after the records.
+    Frames(Box<RunWriter>, Bounds),
     /// Read a block of the log while a run is being written.
     ReadAlong(Box<RunWriter>, Bounds),
     End(Box<Tail>, Bounds),
@@ -226,25 +234,18 @@ impl Archiver {
                 };
             }
             Work::Read => return self.read(durable, now_ns),
-            Work::Create(epochs, bounds) => {
-                let origin = RunOrigin {
-                    generation: self.generation,
-                    life: self.source.life_at(epochs.last()),
-                };
-                let written =
-                    self.selection
-                        .player
-                        .create(&self.target, epochs, origin, &self.options)?;
-                self.work = match written {
-                    Writing::Run(writer) => Work::Write(writer, bounds),
-                    Writing::Copy(tail) => Work::Copy(tail, bounds),
-                };
-            }
+            Work::Create(epochs, bounds) => self.work = self.create(epochs, bounds)?,
             Work::Write(mut writer, bounds) => {
                 let player = &mut self.selection.player;
                 self.work = match player.write_some(&mut writer)? {
                     Progress::More if player.reads_along() => Work::ReadAlong(writer, bounds),
                     Progress::More => Work::Write(writer, bounds),
+                    Progress::Done(()) => Work::Frames(writer, bounds),
+                };
+            }
+            Work::Frames(mut writer, mut bounds) => {
+                self.work = match bounds.frames.write_some(&mut writer)? {
+                    Progress::More => Work::Frames(writer, bounds),
                     Progress::Done(()) => {
                         let tail = writer.finish(&bounds.moments, &bounds.end.ends)?;
                         Work::End(Box::new(tail), bounds)
@@ -274,6 +275,21 @@ impl Archiver {
             }
         }
         Ok(ArchiverStep::Working)
+    }
+
+    /// Begins to write the run that was cut.
+    fn create(&mut self, epochs: EpochRange, bounds: Bounds) -> Result<Work> {
+        let origin = RunOrigin {
+            generation: self.generation,
+            life: self.source.life_at(epochs.last()),
+            carries_frames: self.options.carries_frames,
+        };
+        let player = &mut self.selection.player;
+        let written = player.create(&self.target, epochs, origin, &self.options)?;
+        Ok(match written {
+            Writing::Run(writer) => Work::Write(writer, bounds),
+            Writing::Copy(tail) => Work::Copy(tail, bounds),
+        })
     }
 
     /// Takes one step of reading the log. The new records join the collected run.
@@ -312,7 +328,7 @@ impl Archiver {
             }
             SourceStep::End { end, .. } => {
                 let is_full =
-                    self.selection.player.is_full() || self.moments.len() >= MOMENTS_HELD_MAX;
+                    self.selection.is_full(&self.options) || self.moments.len() >= MOMENTS_HELD_MAX;
                 if end.epoch >= self.begin() && (is_full || self.is_due(&end, now_ns)) {
                     self.cut(end)?;
                 }
@@ -343,7 +359,8 @@ impl Archiver {
     /// Ends the run with epoch `end`. The next run begins with the epoch after `end`.
     fn cut(&mut self, end: EpochEnds) -> Result<()> {
         let begin = next(end.epoch);
-        let (epochs, ordered) = self.selection.cut(begin, &self.options)?;
+        let (epochs, frames) = self.selection.cut(begin, &self.options)?;
+        self.options.carries_frames |= !frames.is_empty();
         let moments = Moments::sampled(&std::mem::take(&mut self.moments));
         if self.wanted.is_some_and(|wanted| wanted <= end.epoch) {
             self.wanted = None;
@@ -352,7 +369,7 @@ impl Archiver {
         let bounds = Bounds {
             end,
             moments,
-            ordered,
+            frames,
         };
         self.work = Work::Create(epochs, bounds);
         Ok(())
@@ -370,7 +387,6 @@ impl Bounds {
             summary,
             end: self.end,
             moments: self.moments,
-            ordered: self.ordered,
         }
     }
 }

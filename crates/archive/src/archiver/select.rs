@@ -1,4 +1,4 @@
-//! The selection of the page records from the log's frames. These records become a run.
+//! The selection of the page records and the ordered frames from the log's frames. They become a run.
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Result};
@@ -6,14 +6,15 @@ use perdura_page::for_each_record;
 use perdura_wal::{Archived, Frame, Origin};
 
 use super::ArchiverOptions;
+use super::frames::{FrameSpace, SortedFrames};
 use crate::generation::Player;
 use crate::name::EpochRange;
 
 /// The records of the run that is being collected.
 pub(super) struct Selection {
     pub player: Player,
-    /// The count of ordered frames in the run's epochs. These frames were skipped.
-    pub ordered: u64,
+    /// The ordered frames in the run's epochs.
+    frames: FrameSpace,
     /// The epoch of the last frame that was read.
     pub epoch: Epoch,
 }
@@ -23,29 +24,35 @@ impl Selection {
         Selection {
             epoch: player.begin(),
             player,
-            ordered: 0,
+            frames: FrameSpace::default(),
         }
     }
 
-    /// Ends the collected run with the epoch before `end`. The next run begins with `end`. Returns the ended run's
-    /// epochs and the count of ordered frames in these epochs.
-    pub fn cut(&mut self, end: Epoch, options: &ArchiverOptions) -> Result<(EpochRange, u64)> {
-        let epochs = self.player.cut(end, options)?;
-        self.epoch = end;
-        Ok((epochs, std::mem::take(&mut self.ordered)))
+    /// Returns whether the run should end with the epoch that is being read.
+    pub fn is_full(&self, options: &ArchiverOptions) -> bool {
+        self.player.is_full() || self.frames.bytes() >= options.workspace_bytes
     }
 
-    /// Takes a frame of the log: keeps the page records of a group, counts an ordered frame, and ignores other frames.
+    /// Ends the collected run with the epoch before `end`. The next run begins with `end`. Returns the ended run's
+    /// epochs and the ordered frames in these epochs.
+    pub fn cut(
+        &mut self,
+        end: Epoch,
+        options: &ArchiverOptions,
+    ) -> Result<(EpochRange, SortedFrames)> {
+        let epochs = self.player.cut(end, options)?;
+        self.epoch = end;
+        Ok((epochs, std::mem::take(&mut self.frames).cut()))
+    }
+
+    /// Takes a frame of the log: keeps the page records of a group and ordered frames, and ignores other frames.
     #[inline]
     pub fn take(&mut self, frame: &Frame<'_>, origin: &Origin) -> Result<()> {
         self.epoch = origin.epoch;
         match frame.kind.archive() {
             Archived::Omitted => Ok(()),
             Archived::Runs => self.take_group(frame.payload, origin),
-            Archived::Carried => {
-                self.ordered += 1;
-                Ok(())
-            }
+            Archived::Carried => self.frames.add(frame.kind, frame.payload, origin),
             Archived::Refused(why) => Err(Error::Usage(why.into())),
         }
     }

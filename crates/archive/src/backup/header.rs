@@ -59,7 +59,7 @@ pub struct BackupHeader {
 }
 
 impl BackupHeader {
-    /// Returns where the changes of the database are archived: in runs, or only in its backups.
+    /// Returns how an archive keeps the changes of the database: as page records alone, or with ordered frames.
     #[must_use]
     pub fn archive(&self) -> Archived {
         match self.families {
@@ -68,14 +68,20 @@ impl BackupHeader {
         }
     }
 
-    /// Returns the epoch whose state the backup serves without any run. A sweep of page records serves its end, once the
-    /// records of its epochs are applied. The log of ordered frames has records of no page, so nothing is applied then.
-    /// The image is a cut before the first epoch that it may lack.
+    /// Returns whether the backup has rows of key-addressed tables. They are of one moment, and no record takes a later
+    /// change out of them.
+    #[must_use]
+    pub fn is_of_one_moment(&self) -> bool {
+        self.archive() == Archived::Carried
+    }
+
+    /// Returns the epoch whose state the backup has. A sweep of page records has the state of its end, once the records
+    /// of its epochs are applied. With key-addressed tables, the image is a cut before the first epoch that it lacks.
     #[must_use]
     pub fn moment(&self) -> Epoch {
-        match self.archive() {
-            Archived::Carried => Epoch(self.begin.0.saturating_sub(1)),
-            _ => self.id.end,
+        match self.is_of_one_moment() {
+            true => Epoch(self.begin.0.saturating_sub(1)),
+            false => self.id.end,
         }
     }
 

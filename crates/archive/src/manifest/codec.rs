@@ -2,13 +2,12 @@
 
 use perdura_base::checksum::crc32c;
 use perdura_base::cursor::{Reader, Writer as _};
-use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::{FORMAT_VERSION, STREAMS_MAX};
 use perdura_base::num::{to_u32, to_u64, to_usize};
 use perdura_base::{CkptEpoch, Epoch, Error, Pos, Result, Uuid};
 
 use super::object::{OBJECT_BYTES, Object};
-use super::{Clock, FIRST, Manifest, Role, Writer, damage};
+use super::{Clock, FIRST, Manifest, Role, Writer, damage, reads_both_of_equal_ranges};
 use crate::merge::Images;
 use crate::sealed::unseal;
 use perdura_wal::Parent;
@@ -141,7 +140,7 @@ impl Manifest {
         let mut at = self.begin;
         let mut last = None;
         for run in self.runs() {
-            let is_twice = last == Some(run.epochs) && armed(Flaw::EqualRangesBothRead);
+            let is_twice = last == Some(run.epochs) && reads_both_of_equal_ranges();
             if run.epochs.begin != at && !is_twice {
                 return Some(format!("{} where epoch {at} should follow", run.name()));
             }

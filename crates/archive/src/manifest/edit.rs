@@ -3,11 +3,10 @@
 //! An edit is applied to the newest manifest. Another writer may have made that manifest after the edit was planned. So
 //! each edit has conditions. They are checked again, and the edit is refused if a condition no longer holds.
 
-use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Pos, Result};
 use perdura_wal::EpochEnds;
 
-use super::{Manifest, Object, ObjectId};
+use super::{Manifest, Object, ObjectId, reads_both_of_equal_ranges};
 use crate::backup::BackupId;
 use crate::merge::Images;
 use crate::name::{EpochRange, RunId};
@@ -141,7 +140,7 @@ fn add_run(manifest: &mut Manifest, run: Object, ends: &[Pos]) -> Result<()> {
         return refused(format!("{} is not a run", run.id.path()));
     };
     let known = manifest.runs().any(|other| other.epochs == id.epochs);
-    let is_twice = known && armed(Flaw::EqualRangesBothRead);
+    let is_twice = known && reads_both_of_equal_ranges();
     if id.epochs.begin != manifest.end && !is_twice {
         return refused(format!(
             "{} cannot be added: the archive ends before epoch {}",

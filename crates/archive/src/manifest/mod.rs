@@ -14,6 +14,7 @@ pub mod edit;
 pub mod object;
 
 use perdura_base::cursor::Reader;
+use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Epoch, Error, Pos, Result, Uuid};
 use perdura_wal::anchor::{Record, Tag};
 use perdura_wal::lineage::SECTION;
@@ -29,6 +30,11 @@ use crate::name::{EpochRange, RunId};
 
 /// The number of the first manifest of an archive.
 pub const FIRST: u64 = 1;
+
+/// Returns whether two runs of equal ranges both count, which is a seeded bug.
+pub(crate) fn reads_both_of_equal_ranges() -> bool {
+    armed(Flaw::EqualRangesBothRead)
+}
 
 /// The role of a process that writes manifests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

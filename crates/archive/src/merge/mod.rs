@@ -35,6 +35,7 @@
 //! # Deviations
 //! The paper mentions net changes without saying when records must not be combined.
 
+mod frames;
 mod net;
 mod tree;
 
@@ -53,6 +54,7 @@ use crate::name::{EpochRange, RunId};
 use crate::reader::{Run, Scope};
 use crate::run::{Codec, Digests, MOMENTS_MAX, Moment, Moments, RunHeader};
 use crate::writer::{DigestSum, Progress, RunSummary, RunWriter, Tail};
+use frames::MergedFrames;
 use net::NetChange;
 
 /// The options of a merge.
@@ -80,11 +82,15 @@ pub struct Merge {
     moments: Moments,
     /// The count and the digests of the left-out updates. The inputs have these updates, and the merged run does not.
     left_out: (u64, Digests),
+    /// The number of left-out frames.
+    left_out_frames: u64,
     stage: Stage,
 }
 
 enum Stage {
     Merge(Box<Working>),
+    /// The records are merged, and the ordered frames follow.
+    Frames(Box<Working>),
     Tail(Box<Tail>),
     /// The merge is done, or has failed.
     Over,
@@ -93,6 +99,7 @@ enum Stage {
 struct Working {
     merged: Merged,
     net: Option<NetChange>,
+    frames: MergedFrames,
     writer: RunWriter,
     header: RunHeader,
     /// The count and the digests of the updates in all records that were left out so far.
@@ -219,6 +226,7 @@ impl Merge {
             },
             chunks: first.chunks,
             only_listed_moments: options.keep.is_some(),
+            carries_frames: inputs.iter().any(|run| run.header().carries_frames),
             life: inputs[inputs.len() - 1].header().life,
         };
         let kept: Vec<Epoch> = moments.list().iter().map(|m| m.epoch).collect();
@@ -226,6 +234,7 @@ impl Merge {
         let working = Working {
             merged: Merged::new(&inputs, &Scope::All),
             net: options.keep.as_ref().map(net),
+            frames: MergedFrames::new(&inputs),
             left_out: (0, DigestSum::new(Arc::clone(&digest))),
             writer: RunWriter::create(disk, dir, header, options.codec, digest)?,
             header,
@@ -235,6 +244,7 @@ impl Merge {
             keep: options.keep,
             moments,
             left_out: (0, Digests::default()),
+            left_out_frames: 0,
             stage: Stage::Merge(Box::new(working)),
         })
     }
@@ -249,9 +259,18 @@ impl Merge {
             Stage::Merge(mut working) => {
                 self.stage = match working.step()? {
                     Progress::More => Stage::Merge(working),
+                    Progress::Done(()) => Stage::Frames(working),
+                };
+                Ok(Progress::More)
+            }
+            Stage::Frames(mut working) => {
+                let begin = working.header.id.epochs.begin;
+                self.stage = match working.frames.step(&mut working.writer, begin)? {
+                    Progress::More => Stage::Frames(working),
                     Progress::Done(()) => {
                         let ends: &[Pos] = self.inputs[self.inputs.len() - 1].ends();
                         let (updates, digests) = working.left_out;
+                        self.left_out_frames = working.frames.left_out;
                         self.left_out = (updates, digests.finish(&working.header)?);
                         let tail = working.writer.finish(&self.moments, ends)?;
                         self.prove(&tail)?;
@@ -298,6 +317,10 @@ impl Merge {
         if updates != found {
             let expected = format!("records of {updates} updates");
             return Err(differs(expected, format!("records of {found}")));
+        }
+        if !frames::are_proven(&self.inputs, tail.frames(), self.left_out_frames) {
+            let expected = "the ordered frames of the merged runs".into();
+            return Err(differs(expected, format!("{} others", tail.frames().count)));
         }
         let mut sums = self.sides(tail.digests());
         for (place, digest) in self.sides(&self.left_out.1) {

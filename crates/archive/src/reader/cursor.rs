@@ -9,7 +9,7 @@ use perdura_device::{AlignedBuf, read_exact_at};
 
 use super::{READ_BYTES, Run, Scope};
 use crate::record::{PageAt, RunRecord};
-use crate::run::block::{self, BlockHead, BlockPlace, Unpacker};
+use crate::run::block::{self, BlockHead, BlockPlace, Content, Unpacker};
 use crate::run::body::Decoded;
 use crate::run::{BlockEntry, damage};
 
@@ -204,6 +204,7 @@ impl RunCursor {
         let bytes = &self.buf[from..from + to_usize(u64::from(entry.bytes))];
         self.raw.clear();
         let place = BlockPlace {
+            content: Content::Records,
             header_crc: run.header_crc,
             offset: entry.offset,
         };

@@ -5,7 +5,7 @@ use perdura_base::cursor::{Reader, Writer};
 use perdura_base::num::{to_u32, to_usize};
 use perdura_base::{CkptEpoch, Epoch, PartitionId, Result};
 
-use super::{BLOCK_BYTES_MAX, damage};
+use super::{BLOCK_BYTES_MAX, FrameAt, damage};
 use crate::record::PageAt;
 
 /// The size of a block's head, bytes.
@@ -13,7 +13,6 @@ pub const HEAD_BYTES: usize = 44;
 /// The maximum size of the records in a block, bytes.
 pub const RAW_BYTES_MAX: usize = BLOCK_BYTES_MAX - HEAD_BYTES;
 
-const MAGIC: &[u8; 4] = b"PRBK";
 const CRC_AT: usize = 40;
 const ZSTD_LEVEL: i32 = 1;
 
@@ -46,9 +45,34 @@ impl Codec {
     }
 }
 
+/// The content of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Records of the pages of one partition.
+    Records,
+    /// Entries of ordered frames.
+    Frames,
+}
+
+impl Content {
+    fn magic(self) -> &'static [u8; 4] {
+        match self {
+            Content::Records => b"PRBK",
+            Content::Frames => b"PFBK",
+        }
+    }
+
+    /// Returns whether a block of `records` records or entries may have this size before it is compressed.
+    fn allows(self, records: u32, raw: usize) -> bool {
+        raw > 0 && (raw <= RAW_BYTES_MAX || (self == Content::Frames && records == 1))
+    }
+}
+
 /// The place of a block. The block's checksum also covers its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockPlace {
+    /// The content of the block.
+    pub(crate) content: Content,
     /// The checksum of the run's header.
     pub(crate) header_crc: u32,
     /// The offset of the block in the file.
@@ -66,6 +90,17 @@ pub struct BlockHead {
     pub tag_min: CkptEpoch,
     /// The lowest epoch in the block. The epochs of the records are stored relative to it.
     pub epoch_min: Epoch,
+}
+
+impl BlockHead {
+    /// Returns the head of a frame block as the place of its first entry. In such a block, the field of the lowest tag
+    /// has the entry's number.
+    pub(crate) fn frame(&self) -> FrameAt {
+        FrameAt {
+            partition: self.first.partition,
+            number: self.tag_min.0,
+        }
+    }
 }
 
 /// The smallest saving that makes a body worth compressing: 1/8 of the body's bytes.
@@ -102,6 +137,10 @@ impl Coder {
     /// Returns the body of a block with the records `raw`, and the body's codec. The body is compressed only if that
     /// saves at least 1/[`WORTH`] of its bytes.
     fn pack<'a>(&'a mut self, raw: &'a [u8]) -> (Codec, &'a [u8]) {
+        if raw.len() > RAW_BYTES_MAX {
+            let room = lz4_flex::block::get_maximum_output_size(raw.len());
+            self.packed.resize(room.max(self.packed.len()), 0);
+        }
         let is_passed = self.passes.0 > 0;
         self.passes.0 = self.passes.0.saturating_sub(1);
         let packed = match self.codec {
@@ -138,13 +177,13 @@ impl Coder {
         at: BlockPlace,
     ) -> u32 {
         assert!(
-            !raw.is_empty() && raw.len() <= RAW_BYTES_MAX && head.records > 0,
+            at.content.allows(head.records, raw.len()) && head.records > 0,
             "{} bytes of records fit a block",
             raw.len()
         );
         let (codec, body) = self.pack(raw);
         let from = out.len();
-        out.put(MAGIC);
+        out.put(at.content.magic());
         out.put_u8(codec.code());
         out.put_u8(0);
         out.put_u16(head.first.partition.0);
@@ -159,7 +198,7 @@ impl Coder {
         out.put_u32(crc);
         out.put(body);
         debug_assert!(
-            out.len() - from <= BLOCK_BYTES_MAX,
+            out.len() - from <= HEAD_BYTES + raw.len(),
             "packing makes no block longer"
         );
         to_u32(out.len() - from)
@@ -186,7 +225,7 @@ pub(crate) fn open(
     raw: &mut Vec<u8>,
 ) -> Result<BlockHead> {
     let offset = at.offset;
-    let Some((head, stored_crc, codec, raw_len, body)) = parse(bytes) else {
+    let Some((head, stored_crc, codec, raw_len, body)) = parse(bytes, at.content) else {
         return Err(damage(file, offset, "the head of a block", "other bytes"));
     };
     let crc = checksum(at, &bytes[..CRC_AT], body);
@@ -208,9 +247,9 @@ pub(crate) fn open(
 
 /// Splits a block into the head, checksum, codec, length of the uncompressed records, and body. `None`: a field is out
 /// of range, or two lengths contradict each other.
-fn parse(bytes: &[u8]) -> Option<(BlockHead, u32, Codec, usize, &[u8])> {
+fn parse(bytes: &[u8], content: Content) -> Option<(BlockHead, u32, Codec, usize, &[u8])> {
     let mut r = Reader::new(bytes);
-    if r.array()? != *MAGIC {
+    if r.array()? != *content.magic() {
         return None;
     }
     let codec = Codec::from_code(r.u8()?)?;
@@ -233,7 +272,7 @@ fn parse(bytes: &[u8]) -> Option<(BlockHead, u32, Codec, usize, &[u8])> {
     let is_packed = codec != Codec::None;
     let is_sound = r.remaining() == 0
         && head.records > 0
-        && (1..=RAW_BYTES_MAX).contains(&raw_len)
+        && content.allows(head.records, raw_len)
         && body_len <= raw_len
         && is_packed == (body_len < raw_len);
     is_sound.then_some((head, crc, codec, raw_len, body))
@@ -249,7 +288,7 @@ impl Unpacker {
     /// Appends the uncompressed records of a body to `raw`. Returns whether their length is `raw_len`, the length in
     /// the head.
     fn unpack(&mut self, codec: Codec, body: &[u8], raw_len: usize, raw: &mut Vec<u8>) -> bool {
-        debug_assert!(raw_len <= RAW_BYTES_MAX, "the head was checked");
+        debug_assert!(raw_len > 0, "the head was checked");
         if codec == Codec::None {
             raw.extend_from_slice(body);
             return body.len() == raw_len;

@@ -14,7 +14,7 @@ pub const FOOTER_BYTES: usize = 128;
 
 const MAGIC: &[u8; 4] = b"PRFT";
 const CRC_AT: usize = 124;
-const ROOM_BYTES: usize = 12;
+const ROOM_BYTES: usize = 4;
 /// The number of parts between the blocks and the footer.
 pub(crate) const PARTS: usize = 5;
 /// The names of the parts in messages.
@@ -42,6 +42,8 @@ pub(crate) struct Footer {
     pub(crate) records: u64,
     pub(crate) updates: u64,
     pub(crate) parts: [Part; PARTS],
+    /// The part with the description of the frames. `None`: the run carries no frames.
+    pub(crate) frames: Option<Part>,
 }
 
 /// Returns the length of a run's file. The parts of the run end at `end`.
@@ -64,6 +66,9 @@ impl Footer {
             out.put_u32(part.bytes);
             out.put_u32(part.crc);
         }
+        let frames = self.frames.unwrap_or_default();
+        out.put_u32(frames.bytes);
+        out.put_u32(frames.crc);
         out.put_zeros(ROOM_BYTES);
         assert_eq!(out.len(), CRC_AT, "the fields fill the footer");
         out.put_u32(crc32c(&out));
@@ -107,13 +112,16 @@ impl Footer {
             }
             end = part.end();
         }
+        if let Some(frames) = &self.frames {
+            end = frames.end();
+        }
         let is_end = |end: u64| end < len && file_len(end) == len;
         self.parts[0].offset >= to_u64(HEADER_BYTES) && end.is_some_and(is_end)
     }
 
     /// Returns the end of the last part.
     pub(crate) fn parts_end(&self) -> u64 {
-        let last = &self.parts[PARTS - 1];
+        let last = self.frames.as_ref().unwrap_or(&self.parts[PARTS - 1]);
         debug_assert!(last.end().is_some(), "the footer was checked");
         last.offset + u64::from(last.bytes)
     }
@@ -131,6 +139,7 @@ fn fields(bytes: &[u8]) -> Option<Footer> {
         records: r.u64()?,
         updates: r.u64()?,
         parts: [Part::default(); PARTS],
+        frames: None,
     };
     for part in &mut footer.parts {
         *part = Part {
@@ -138,6 +147,16 @@ fn fields(bytes: &[u8]) -> Option<Footer> {
             bytes: r.u32()?,
             crc: r.u32()?,
         };
+    }
+    let (bytes, crc) = (r.u32()?, r.u32()?);
+    if bytes > 0 {
+        footer.frames = Some(Part {
+            offset: footer.parts[PARTS - 1].end()?,
+            bytes,
+            crc,
+        });
+    } else if crc != 0 {
+        return None;
     }
     r.zeros(ROOM_BYTES)?;
     Some(footer)

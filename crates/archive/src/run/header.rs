@@ -19,8 +19,10 @@ const MAGIC: &[u8; 4] = b"PRUN";
 const CRC_AT: usize = 124;
 /// The zeros before and after the life's number.
 const ROOM_BYTES: [usize; 2] = [3, 60];
-/// The code of the only record family: XOR records of pages.
-const FAMILY_XOR: u8 = 0;
+/// The code of a run that has only XOR records of pages.
+const RECORDS: u8 = 0;
+/// The code of a run that also carries ordered frames.
+const RECORDS_AND_FRAMES: u8 = 1;
 
 /// The contents of the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub struct RunHeader {
     /// True if the run's records were combined. Then a restore can stop only at a listed moment or at the run's last
     /// epoch.
     pub only_listed_moments: bool,
+    /// True if the run carries the ordered frames of its epochs. The run of a database that has declared none has none.
+    pub carries_frames: bool,
     /// The life that has the last epoch, by its random number. 0: it is not known.
     pub life: LifeId,
 }
@@ -54,7 +58,10 @@ impl RunHeader {
         out.put(MAGIC);
         out.put_u16(FORMAT_VERSION);
         out.put_u8(self.id.level);
-        out.put_u8(FAMILY_XOR);
+        out.put_u8(match self.carries_frames {
+            true => RECORDS_AND_FRAMES,
+            false => RECORDS,
+        });
         out.put(&self.uuid.0);
         out.put_u64(self.id.epochs.begin.0);
         out.put_u64(self.id.epochs.end.0);
@@ -94,7 +101,7 @@ impl RunHeader {
 /// Reads the fields after the version. Returns `None` if a field is out of its range.
 fn fields(r: &mut Reader<'_>) -> Option<RunHeader> {
     let level = r.u8()?;
-    let family = r.u8()?;
+    let content = r.u8()?;
     let uuid = Uuid(r.array()?);
     let epochs = EpochRange::new(Epoch(r.u64()?), Epoch(r.u64()?))?;
     let generation = r.u32()?;
@@ -107,7 +114,7 @@ fn fields(r: &mut Reader<'_>) -> Option<RunHeader> {
     r.zeros(ROOM_BYTES[0])?;
     let life = LifeId(r.u64()?);
     r.zeros(ROOM_BYTES[1])?;
-    let is_sound = family == FAMILY_XOR
+    let is_sound = content <= RECORDS_AND_FRAMES
         && page_bytes == to_u32(PAGE_BYTES)
         && is_geometry(chunks)
         && moments <= 1
@@ -121,6 +128,7 @@ fn fields(r: &mut Reader<'_>) -> Option<RunHeader> {
         },
         chunks,
         only_listed_moments: moments == 1,
+        carries_frames: content == RECORDS_AND_FRAMES,
         life,
     })
 }

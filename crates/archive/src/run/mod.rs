@@ -9,11 +9,13 @@
 //! | [`index`] | the offsets and contents of the blocks |
 //! | [`pages`] | the exact set of the run's pages |
 //! | [`summary`] | digests, moments and ends |
+//! | [`frames`] | the ordered frames, and the index of their blocks |
 //! | [`footer`] | the offsets of the parts between the blocks and the footer |
 
 pub mod block;
 pub mod body;
 pub mod footer;
+pub mod frames;
 pub mod header;
 pub mod index;
 pub mod pages;
@@ -22,6 +24,7 @@ pub mod summary;
 use perdura_base::Error;
 
 pub use block::Codec;
+pub use frames::{FrameAt, FrameBlock, FrameEntry, FrameOrPlace, Frames, Numbers};
 pub use header::RunHeader;
 pub use index::BlockEntry;
 pub use pages::PageSet;

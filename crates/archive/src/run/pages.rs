@@ -219,6 +219,7 @@ mod tests {
                 pages: 128,
             },
             only_listed_moments: false,
+            carries_frames: false,
             life: perdura_base::LifeId(0),
         }
     }

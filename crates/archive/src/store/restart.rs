@@ -21,11 +21,10 @@
 use std::collections::BTreeSet;
 
 use perdura_base::Result;
-use perdura_base::flaw::{Flaw, armed};
 
 use crate::backup::BackupId;
 use crate::manifest::object::{BACKUPS, RUNS};
-use crate::manifest::{Manifest, ObjectId, object_damage};
+use crate::manifest::{Manifest, ObjectId, object_damage, reads_both_of_equal_ranges};
 use crate::name::{RunId, TEMPORARY};
 
 /// The kind of work that made a file. At most one process at a time does each kind of work. That process removes the
@@ -109,8 +108,8 @@ pub fn judge_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<Pla
     let mut end = manifest.end;
     debug_assert!(manifest.begin <= end, "the manifest was decoded");
     for id in others {
-        let is_twice = armed(Flaw::EqualRangesBothRead)
-            && manifest.runs().any(|other| other.epochs == id.epochs);
+        let is_twice =
+            reads_both_of_equal_ranges() && manifest.runs().any(|other| other.epochs == id.epochs);
         if id.epochs.begin == end || is_twice {
             plan.adopt.push(id);
             end = end.max(id.epochs.end);

@@ -4,12 +4,13 @@ use perdura_base::Result;
 
 use super::RunSummary;
 use crate::output::{Ending, Progress};
-use crate::run::Digests;
+use crate::run::{Digests, Frames};
 
 /// A state machine that finishes the file of a run, one I/O a step.
 pub struct Tail {
     pub(super) summary: RunSummary,
     pub(super) digests: Digests,
+    pub(super) frames: Frames,
     pub(super) ending: Ending,
 }
 
@@ -18,6 +19,12 @@ impl Tail {
     #[must_use]
     pub fn digests(&self) -> &Digests {
         &self.digests
+    }
+
+    /// Returns the description of the run's ordered frames.
+    #[must_use]
+    pub fn frames(&self) -> &Frames {
+        &self.frames
     }
 
     /// Returns the number of updates in the run's records.

@@ -104,6 +104,7 @@ pub fn header(id: RunId) -> RunHeader {
         id,
         chunks: CHUNKS,
         only_listed_moments: false,
+        carries_frames: false,
         life: perdura_base::LifeId(0),
     }
 }

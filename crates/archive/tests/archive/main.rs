@@ -9,6 +9,7 @@ mod damaged_backups;
 mod drain;
 mod example;
 mod forged;
+mod frames;
 mod generation;
 mod golden;
 mod history;

@@ -118,12 +118,13 @@ impl Flaw {
     ];
 
     /// The flaws of a restore. Tests of the restore arm them.
-    pub const RESTORE: [Flaw; 9] = [
+    pub const RESTORE: [Flaw; 10] = [
         Flaw::TagBelowKeptBackup,
         Flaw::LaterEpochsKept,
         Flaw::RunsReadUpToTarget,
         Flaw::CutJudgedByTag,
-        Flaw::RunsAppliedToKept,
+        Flaw::FrameJudgedByEpoch,
+        Flaw::FrameLeftOut,
         Flaw::LaterLivesIgnored,
         Flaw::PageBeyondBackupKept,
         Flaw::ProofOverBothPools,

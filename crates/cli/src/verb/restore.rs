@@ -13,11 +13,11 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use perdura_archive::Store;
 use perdura_base::moment::moment;
-use perdura_device::{Disk, FileDisk, SystemClock};
+use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_recovery::{Anchor, Disks, TimelineName, timeline_dir};
 use perdura_restore::{
     At, Deadlines, ReplayReport, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, Trial,
-    check_log_serves, failed_reports, restore, restore_in_log_order,
+    failed_reports, restore, restore_in_log_order,
 };
 use serde::Serialize;
 
@@ -148,6 +148,11 @@ struct Told {
     /// Keys whose deadline had passed at the time of the restore.
     deadlines_passed: u64,
     deadlines_changed: u64,
+    /// The frames of key-addressed tables in the new log. The first open replays them.
+    effects_to_replay: u64,
+    calls_to_replay: u64,
+    /// The ids of the procedures that these calls need.
+    procedures: Vec<u32>,
 }
 
 /// The measurements of `--method replay`. The field `seconds` of the report includes the copy, the replay, and the wait
@@ -183,7 +188,6 @@ pub fn run(args: &Args) -> Result<()> {
     }
     if log.has_nodes() {
         // Whatever else refuses the restore must do so while the writer still runs.
-        check_log_serves(&store).with_context(from)?;
         // The plan may need the log, so an error of this one means nothing.
         if let Ok(plan) = sources::plan_of_archive(&store)
             && args.at.is_none()
@@ -271,11 +275,11 @@ fn check_reports(args: &Args, store: &Store, plan: &RestorePlan) -> Result<()> {
 fn make(args: &Args, plan: &RestorePlan, begun: Instant) -> Result<ReplayReport, perdura::Error> {
     let disk: Arc<dyn Disk> = Arc::new(FileDisk::new(&args.to)?);
     let _lock = disk.lock("LOCK")?;
-    let clock = SystemClock::new();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let (progress, is_done) = (RestoreProgress::default(), AtomicBool::new(false));
     let means = RestoreMeans {
         disks: Disks::on_one(disk, plan.streams()),
-        uuid: new_uuid(&clock),
+        uuid: new_uuid(clock.as_ref()),
         threads: restore_threads(args.threads),
         clock: &clock,
         progress: &progress,
@@ -361,6 +365,9 @@ fn tell(args: &Args, planned: &Planned, replay: &ReplayReport, took: Duration) -
         records_skipped: report.skipped,
         deadlines_passed: report.deadlines_passed,
         deadlines_changed: report.deadlines_changed,
+        effects_to_replay: report.carried.effects,
+        calls_to_replay: report.carried.calls.values().sum(),
+        procedures: report.carried.calls.keys().copied().collect(),
     };
     if args.json {
         return output::json(&told);
@@ -376,6 +383,23 @@ fn asked_text(asked: Option<&str>) -> String {
 /// Returns the time of an epoch, in commas. Empty if the archive has no time for the epoch.
 fn time_text(time: Option<&str>) -> String {
     time.map_or_else(String::new, |time| format!(", {time},"))
+}
+
+/// Returns the lines about the frames that the first open replays. Returns nothing if there are no frames.
+fn to_replay_text(told: &Told) -> String {
+    let (effects, calls) = (told.effects_to_replay, told.calls_to_replay);
+    match (effects, calls) {
+        (0, 0) => String::new(),
+        (_, 0) => {
+            format!("to replay {effects} changes of key-addressed tables, at the first start\n")
+        }
+        _ => format!(
+            "to replay {effects} changes of key-addressed tables and {calls} calls of {} procedures, at the first start.\n\
+             {:10}Start it with the program that has the procedures: no other can replay the calls\n",
+            told.procedures.len(),
+            ""
+        ),
+    }
 }
 
 /// Returns the report of a restore as text for people.
@@ -411,6 +435,7 @@ fn told_text(args: &Args, told: &Told) -> String {
         ),
         OfDeadlines::Drop => format!("deadlines {} keys lost theirs\n", told.deadlines_changed),
     };
+    text += &to_replay_text(told);
     if let Some(replay) = &told.replay {
         text += &format!(
             "replay    {} buffers: {} page reads and {} writes in {:.2} s, after {:.2} s of \

@@ -78,6 +78,11 @@ impl Running {
             core.set_archived(&run.end)?;
             return Ok(ArchiverStep::Run(run));
         }
+        if self.backlog.is_none()
+            && let Some(oldest) = self.store.manifest().backups().map(|id| id.k).min()
+        {
+            core.note_backup(oldest);
+        }
         let durable = core.wal().durable_end(Rung::Disk);
         let now_ns = core.clock().mono_ns();
         let run = match self.archiver.step(&durable, now_ns)? {

@@ -2,8 +2,9 @@
 //! that are copied into the archive or compared with it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use perdura_base::Result;
+use perdura_base::{CkptEpoch, Result};
 use perdura_device::Disk;
 use perdura_recovery::checkpoint::Pin;
 use perdura_recovery::{SweepDigest, TimelineName};
@@ -43,6 +44,19 @@ impl Core {
     #[must_use]
     pub fn archived(&self) -> Option<EpochEnds> {
         self.anchor.archived()
+    }
+
+    /// Notes the checkpoint epoch of the oldest backup in the archive. A dropped table stays in the catalog until this
+    /// backup reflects the drop.
+    pub fn note_backup(&self, oldest: CkptEpoch) {
+        self.oldest_backup.store(oldest.0, Ordering::Relaxed);
+    }
+
+    /// Returns the lowest checkpoint epoch that a restore may begin with: that of the oldest backup. `None`: the database
+    /// is not archived. 0: no backup is known yet.
+    pub(super) fn oldest_backup(&self) -> Option<CkptEpoch> {
+        let oldest = CkptEpoch(self.oldest_backup.load(Ordering::Relaxed));
+        self.archived().map(|_| oldest)
     }
 
     /// Returns the digest of the newest image, for the standing proof. `None` while the digest is not known.

@@ -78,8 +78,8 @@ impl Core {
         Ok(Some((detached, kept)))
     }
 
-    /// Removes dropped tables from the catalog if every image reflects their drop. Returns the number of removed
-    /// tables.
+    /// Removes dropped tables from the catalog if every image reflects their drop, and so does the archive's oldest
+    /// backup. Returns the number of removed tables.
     ///
     /// # Errors
     /// The log is full or the database has stopped. Trying again later loses nothing.
@@ -92,6 +92,8 @@ impl Core {
             let Some(oldest) = self.oldest_image() else {
                 return Ok(0);
             };
+            // A restore replays frames from a backup on. They may use a table that was dropped later.
+            let oldest = self.oldest_backup().map_or(oldest, |k| k.min(oldest));
             let due = waiting.iter().filter(|table| !table.is_behind(oldest));
             due.map(|table| table.entry.id).collect::<Vec<_>>()
         };
@@ -111,11 +113,11 @@ impl Core {
         Ok(due.len())
     }
 
-    /// Returns the checkpoint epoch of the oldest complete image. A restart may have to begin with this image. `None`:
-    /// there is no image, so a restart begins without one.
+    /// Returns the checkpoint epoch of the key-addressed rows in the oldest complete image. A restart may have to begin
+    /// with this image. `None`: there is no image, so a restart begins without one.
     fn oldest_image(&self) -> Option<CkptEpoch> {
         let record = self.anchor().get();
         let complete = record.images.iter().filter(|image| image.is_complete());
-        complete.map(|image| image.k).min()
+        complete.map(|image| record.rows_as_of(image.k)).min()
     }
 }

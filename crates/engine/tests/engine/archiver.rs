@@ -10,7 +10,7 @@ use perdura_archive::{
 use perdura_base::{CkptEpoch, Epoch, PartitionId, PartitionSet, Pos, StreamId};
 use perdura_device::{CrashProfile, Disk, FaultPlan, SimDisk, SyncFailure};
 use perdura_page::{RegionDigest, for_each_record};
-use perdura_wal::FrameKind;
+use perdura_wal::{Archived, FrameKind};
 
 use crate::core_steps::{open, put};
 
@@ -123,6 +123,7 @@ fn archiver(core: &Core, store: &Arc<SimDisk>, end: &EpochEnds) -> Archiver {
             0 => Generation::Quick,
             _ => Generation::Selection,
         },
+        carries_frames: core.anchor().get().archive() == Archived::Carried,
         ..ArchiverOptions::new(core.anchor().get().uuid, core.heap().geometry().chunks())
     };
     let target = RunTarget {
@@ -428,7 +429,7 @@ fn a_run_is_cut_by_age_by_size_and_when_asked_for_and_none_is_while_the_database
     core.checkpoint_now().unwrap();
     drain(&core, &mut archiver, 99 * SECOND_NS);
     let made = drain(&core, &mut archiver, 100 * SECOND_NS);
-    assert_eq!((made.len(), made[0].ordered), (1, 0));
+    assert_eq!((made.len(), made[0].summary.frames), (1, 0));
 
     for round in 0..9 {
         put(&core, "key", &[round; 12_000]);
@@ -438,7 +439,7 @@ fn a_run_is_cut_by_age_by_size_and_when_asked_for_and_none_is_while_the_database
 }
 
 #[test]
-fn ordered_frames_are_counted_and_what_no_archive_can_hold_is_refused() {
+fn ordered_frames_are_carried_and_what_no_archive_can_hold_is_refused() {
     let none = PartitionSet::empty();
     let append = |core: &Core, kind, payload: &[u8]| {
         core.wal()
@@ -448,15 +449,17 @@ fn ordered_frames_are_counted_and_what_no_archive_can_hold_is_refused() {
     for (kind, named) in [
         (FrameKind::Record, "steal mode"),
         (FrameKind::Group, "a whole group"),
+        (FrameKind::Effects, "flags that this build knows"),
     ] {
         let (log, store) = (SimDisk::new(1), store(1));
         let core = open(&log, 1);
         let mut archiver = archiver(&core, &store, &begin(1));
-        append(&core, FrameKind::Effects, b"one");
-        append(&core, FrameKind::Command, b"two");
+        // Frames without effects and arguments, as number 1 of partition 0 and as number 2.
+        append(&core, FrameKind::Effects, &[0, 1, 0, 1]);
+        append(&core, FrameKind::Command, &[0, 1, 0, 2, 7, 1]);
         archiver.cut_at(core.wal().durable(Rung::Disk));
         let made = drain(&core, &mut archiver, 0);
-        assert_eq!(made.iter().map(|run| run.ordered).sum::<u64>(), 2);
+        assert_eq!(made.iter().map(|run| run.summary.frames).sum::<u64>(), 2);
         append(&core, kind, b"\xff");
         let durable = core.wal().durable_end(Rung::Disk);
         let refused = loop {

@@ -20,7 +20,7 @@ fn fork(seed: u64) {
     }
     parent.archive();
     let last = parent.changes.last().expect("a change").epoch;
-    let at = parent.changes[rng.usize(..15)].epoch;
+    let at = parent.changes[rng.usize(..10)].epoch;
     assert!(at < last);
     let plan = parent.plan(Some(At::Epoch(at))).expect("a moment");
     let (disks, report) = carry_out(&plan).expect("a restore");

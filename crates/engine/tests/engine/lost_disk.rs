@@ -151,16 +151,17 @@ impl World {
         self.clock.advance_us(10_000);
         let (core, name) = (self.core(), key(number));
         let parts = [core.partition_of(name.as_bytes())].into_iter().collect();
-        let done = core.transact(&parts, |tx| {
-            match &value {
-                Some(value) => tx.put(core.database(0), name.as_bytes(), value, None)?,
-                None => drop(tx.delete(core.database(0), name.as_bytes())?),
+        let done = core.transact(&parts, |tx| match &value {
+            Some(value) => {
+                tx.put(core.database(0), name.as_bytes(), value, None)?;
+                Ok::<_, Error>(true)
             }
-            Ok::<_, Error>(())
+            None => tx.delete(core.database(0), name.as_bytes()),
         });
-        let epoch = done.expect("a change").1.epoch;
-        // A write that changes nothing is in no epoch.
-        if epoch > Epoch(0) {
+        let (is_there, ticket) = done.expect("a change");
+        let epoch = ticket.epoch;
+        // The ticket of a write without a change names an older epoch.
+        if is_there && epoch > Epoch(0) {
             let change = Change {
                 epoch,
                 wall_us: u64::MAX,
@@ -359,7 +360,7 @@ pub fn carry_out_onto(restored: &Restored, plan: &RestorePlan) -> Result<Restore
         disks: disks_on(&restored.data, &restored.log),
         uuid: new_uuid(),
         threads: if cfg!(feature = "flaws") { 1 } else { 2 },
-        clock: &ManualClock::at(BEGIN_US),
+        clock: &(Arc::new(ManualClock::at(BEGIN_US)) as Arc<dyn Clock>),
         progress: &RestoreProgress::default(),
         deadlines: Deadlines::Keep,
     };
@@ -381,11 +382,17 @@ impl Restored {
     }
 
     pub fn open(&self) -> Result<Core, Error> {
-        open_on(
-            &self.data,
-            &self.log,
-            &Arc::new(ManualClock::at(BEGIN_US)),
-            (7, small()),
-        )
+        self.open_with(small())
+    }
+
+    pub fn open_with(&self, options: CoreOptions) -> Result<Core, Error> {
+        let clock = Arc::new(ManualClock::at(BEGIN_US));
+        open_on(&self.data, &self.log, &clock, (7, options))
+    }
+
+    /// Cuts the power of the disks.
+    pub fn crash(&self, seed: u64) {
+        self.data.crash(CrashProfile::Worst, seed);
+        self.log.crash(CrashProfile::Worst, seed);
     }
 }

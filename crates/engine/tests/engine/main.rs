@@ -21,6 +21,7 @@ mod faulty_disk;
 mod forks;
 mod guide;
 mod image_writers;
+mod keyed_moments;
 mod ladder;
 mod log_end;
 mod long_rows;

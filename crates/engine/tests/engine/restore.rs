@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use perdura::{Core, CoreOptions, EpochEnds, Error, Progress, Rung, SourceStep};
+use perdura::{Core, CoreOptions, EpochEnds, Error, Progress, Rung};
 use perdura_archive::backup::{Backup, BackupId};
-use perdura_archive::{Codec, Moments, Quick, Run, RunId, RunTarget, RunWriter, Scope};
+use perdura_archive::{
+    Archiver, ArchiverOptions, ArchiverStep, Codec, Run, RunId, RunTarget, RunWriter, Scope,
+};
 use perdura_base::{Epoch, ImageSlot, Pos, Uuid};
-use perdura_device::{Access, CrashProfile, Disk, ManualClock, MemDisk, SimDisk};
-use perdura_page::{RegionDigest, record::decode_group};
+use perdura_device::{Access, Clock, CrashProfile, Disk, ManualClock, MemDisk, SimDisk};
+use perdura_page::RegionDigest;
 use perdura_recovery::Disks;
 use perdura_recovery::image::directory_path;
 use perdura_restore::backup::BackupCopy;
 use perdura_restore::{
     Deadlines, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
 };
-use perdura_wal::FrameKind;
+use perdura_wal::Archived;
 
 use crate::core_steps::{env, get, open, small};
 
@@ -51,33 +53,26 @@ fn archive_log(
     uuid: Uuid,
 ) -> (RunId, EpochEnds) {
     let durable = core.wal().durable_end(Rung::Disk);
-    let mut source = core.log_source(from).expect("the log is kept");
-    let chunks = core.anchor().get().geometry.chunks();
-    let mut quick = Quick::new(Epoch(from.epoch.0 + 1), chunks, 1 << 20);
-    loop {
-        let step = source.step(&durable, |frame, origin| {
-            if frame.kind == FrameKind::Group {
-                let group = decode_group(frame.payload).expect("a group");
-                for record in group.records() {
-                    quick.add(origin.epoch, &record)?;
-                }
-            }
-            Ok(())
-        });
-        if step.expect("the log") == SourceStep::Idle {
-            break;
-        }
-    }
-    let at = source.at().clone();
-    let sorted = quick.cut(Epoch(at.epoch.0 + 1)).expect("whole epochs");
+    let source = core.log_source(from).expect("the log is kept");
+    let anchor = core.anchor().get();
     let target = RunTarget {
         disk: Arc::clone(archive) as _,
         dir: DIR.to_owned(),
         digest: region,
     };
-    let run = sorted.write(target, uuid, 1, Codec::Lz4);
-    let run = run.and_then(|run| run.run(&Moments::sampled(&[]), &at.ends));
-    (run.expect("a run").id, at)
+    let options = ArchiverOptions {
+        carries_frames: anchor.archive() == Archived::Carried,
+        ..ArchiverOptions::new(uuid, anchor.geometry.chunks())
+    };
+    let mut archiver = Archiver::new(source, target, options);
+    archiver.cut_at(durable.epoch);
+    loop {
+        match archiver.step(&durable, 0).expect("the log") {
+            ArchiverStep::Run(run) => return (run.summary.id, run.end),
+            ArchiverStep::Working => {}
+            ArchiverStep::Idle => panic!("a run was asked for"),
+        }
+    }
 }
 
 /// A database with an archive, and all changes with the epochs of the changes.
@@ -272,7 +267,7 @@ impl History {
             disks: Disks::on_one(disk.life(), STREAMS),
             uuid: Uuid([9; 16]),
             threads: if cfg!(feature = "flaws") { 1 } else { 2 },
-            clock: &ManualClock::at(5),
+            clock: &(Arc::new(ManualClock::at(5)) as Arc<dyn Clock>),
             progress: &RestoreProgress::default(),
             deadlines: Deadlines::Keep,
         };
@@ -463,7 +458,7 @@ fn a_record_that_is_missing_or_doubled_ends_the_restore_and_names_the_page() {
             disks: Disks::on_one(disk.life(), STREAMS),
             uuid: Uuid([9; 16]),
             threads: 1,
-            clock: &ManualClock::at(5),
+            clock: &(Arc::new(ManualClock::at(5)) as Arc<dyn Clock>),
             progress: &RestoreProgress::default(),
             deadlines: Deadlines::Keep,
         };

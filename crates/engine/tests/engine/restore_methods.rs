@@ -7,7 +7,7 @@ use perdura_archive::BackupId;
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, ImageSlot, Uuid};
-use perdura_device::{Access, Disk, ManualClock, SimDisk};
+use perdura_device::{Access, Clock, Disk, ManualClock, SimDisk};
 use perdura_recovery::Disks;
 use perdura_recovery::image::directory_path;
 use perdura_restore::{
@@ -20,7 +20,7 @@ use crate::restore::{History, STREAMS, tampered};
 
 fn means<'a>(
     disk: &Arc<SimDisk>,
-    clock: &'a ManualClock,
+    clock: &'a Arc<dyn Clock>,
     progress: &'a RestoreProgress,
 ) -> RestoreMeans<'a> {
     RestoreMeans {
@@ -44,11 +44,8 @@ fn directory(disk: &Arc<SimDisk>, k: CkptEpoch) -> Vec<u8> {
 
 /// Restores in a single pass. Returns the report and the directory of the image.
 fn single_pass(plan: &RestorePlan) -> Result<(RestoreReport, Vec<u8>), Error> {
-    let (disk, clock, progress) = (
-        SimDisk::new(1),
-        ManualClock::at(5),
-        RestoreProgress::default(),
-    );
+    let (disk, progress) = (SimDisk::new(1), RestoreProgress::default());
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(5));
     let report = restore(plan, &means(&disk, &clock, &progress))?;
     let directory = directory(&disk, report.k);
     Ok((report, directory))
@@ -59,11 +56,8 @@ fn replay(
     plan: &RestorePlan,
     buffers: usize,
 ) -> Result<(ReplayReport, Vec<u8>, Arc<SimDisk>), Error> {
-    let (disk, clock, progress) = (
-        SimDisk::new(1),
-        ManualClock::at(5),
-        RestoreProgress::default(),
-    );
+    let (disk, progress) = (SimDisk::new(1), RestoreProgress::default());
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(5));
     let report = restore_in_log_order(plan, &means(&disk, &clock, &progress), buffers)?;
     let directory = directory(&disk, report.restored.k);
     Ok((report, directory, disk))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use perdura::{Core, Db, EpochEnds, Error, LogForm, Progress, procedure};
 use perdura_base::{Epoch, Pos, Uuid};
-use perdura_device::{Disk, ManualClock, MemDisk, SimDisk};
+use perdura_device::{Clock, Disk, ManualClock, MemDisk, SimDisk};
 use perdura_recovery::Disks;
 use perdura_restore::reachable::Reachable;
 use perdura_restore::{Deadlines, RestoreMeans, RestorePlan, RestoreProgress, restore};
@@ -78,7 +78,7 @@ pub fn later_typed_history() -> Result<(History, Epoch), Error> {
     Ok((history, moment))
 }
 
-/// Restores the database of `typed_history` from a backup and runs.
+/// Restores the last state of the database of `typed_history` from a backup and runs.
 fn typed_restored() -> Result<(usize, Option<Vec<u8>>), Error> {
     let (history, _) = typed_history()?;
     let (backup, runs) = (history.backup(history.backups[0])?, history.open_runs()?);
@@ -91,7 +91,7 @@ fn typed_restored() -> Result<(usize, Option<Vec<u8>>), Error> {
         disks: Disks::on_one(new.life(), STREAMS),
         uuid: Uuid([9; 16]),
         threads: 1,
-        clock: &ManualClock::at(5),
+        clock: &(Arc::new(ManualClock::at(5)) as Arc<dyn Clock>),
         progress: &RestoreProgress::default(),
         deadlines: Deadlines::Keep,
     };
@@ -104,9 +104,9 @@ fn typed_restored() -> Result<(usize, Option<Vec<u8>>), Error> {
 }
 
 #[test]
-fn a_database_with_key_addressed_tables_is_restored_as_its_backup_has_it_and_no_run_is_applied() {
+fn a_database_with_key_addressed_tables_is_restored_to_its_last_state() {
     let found = typed_restored().expect("it is restored");
-    assert_eq!(found, (1, Some(b"old".to_vec())));
+    assert_eq!(found, (2, Some(b"new".to_vec())));
 }
 
 /// A call between a checkpoint's cut and its end mark was not in the image. A restore of the backup named the epoch of the
@@ -145,32 +145,17 @@ fn a_backup_of_a_cut_names_the_last_epoch_that_it_has() {
 /// Acknowledged calls vanished with exit code 0: a restore of the last state gave the state of the backup.
 #[test]
 fn calls_after_the_backup_never_vanish_from_a_restore_in_silence() {
-    let (history, end) = typed_history().expect("a history");
+    let (history, moment) = typed_history().expect("a history");
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     let store = crate::virtual_backup::stored(&history, &history.backups, &disk);
-    let refused = RestorePlan::from_archive(&store, None, |_, _| ()).map(drop);
-    match refused.expect_err("later calls are known") {
-        Error::OlderOnly {
-            restorable, known, ..
-        } => {
-            assert_eq!(restorable, end);
-            assert!(known > end, "{known}");
-        }
-        other => panic!("{other}"),
-    }
-    let older = RestorePlan::from_archive(&store, Some(end), |_, _| ());
-    assert_eq!(older.expect("it was asked for").target(), end);
     let reachable = Reachable::of(&store).expect("memory");
-    assert_eq!(reachable.last(), Some(end));
-    assert!(reachable.known > end);
-}
-
-#[cfg(feature = "flaws")]
-#[test]
-fn the_seeded_bug_of_runs_beside_kept_tables_is_caught() {
-    use perdura_base::flaw::{Flaw, arm};
-    arm(Some(Flaw::RunsAppliedToKept));
-    let restored = typed_restored();
-    arm(None);
-    assert!(!matches!(restored, Ok((1, Some(plain))) if plain == b"old"));
+    assert!(reachable.known > moment, "{}", reachable.known);
+    assert_eq!(reachable.last(), Some(reachable.known));
+    for target in [None, Some(moment), Some(reachable.known)] {
+        let plan = RestorePlan::from_archive(&store, target, |_, _| ()).expect("a plan");
+        assert_eq!(plan.target(), target.unwrap_or(reachable.known));
+    }
+    let earlier = RestorePlan::from_archive(&store, Some(Epoch(moment.0 - 1)), |_, _| ());
+    let refused = earlier.map(drop).expect_err("before the backup's cut");
+    assert!(refused.to_string().contains("key-addressed"), "{refused}");
 }

@@ -7,7 +7,7 @@ use perdura_archive::{
     ArchiverStep, Codec, FragmentBytes, PageAt, Run, RunId, RunRecord, RunWriter, Scope, Store,
 };
 use perdura_base::{CkptEpoch, PartitionId, Uuid};
-use perdura_device::{Access, Disk, ManualClock, SimDisk};
+use perdura_device::{Access, Clock, Disk, ManualClock, SimDisk};
 use perdura_page::RegionDigest;
 use perdura_recovery::SweepDigest;
 use perdura_restore::drill::{Judgement, judge};
@@ -72,7 +72,7 @@ impl Window {
             disks: Disks::on_one(SimDisk::new(1).life(), STREAMS),
             uuid: Uuid([9; 16]),
             threads: 1,
-            clock: &ManualClock::at(5),
+            clock: &(Arc::new(ManualClock::at(5)) as Arc<dyn Clock>),
             progress: &RestoreProgress::default(),
             deadlines: Deadlines::Keep,
         };

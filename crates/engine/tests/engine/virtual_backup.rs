@@ -14,7 +14,9 @@ use perdura_base::checksum::crc32c;
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, PartitionId, Pos, Uuid};
-use perdura_device::{Access, AlignedBuf, CrashProfile, Disk, ManualClock, MemDisk, SimDisk};
+use perdura_device::{
+    Access, AlignedBuf, Clock, CrashProfile, Disk, ManualClock, MemDisk, SimDisk,
+};
 use perdura_page::RegionDigest;
 use perdura_recovery::Disks;
 use perdura_restore::virtual_backup::{VirtualBackup, VirtualSummary};
@@ -120,7 +122,7 @@ fn restored(plan: &RestorePlan) -> Result<Core, Error> {
         disks: Disks::on_one(disk.life(), STREAMS),
         uuid: Uuid([9; 16]),
         threads: 1,
-        clock: &ManualClock::at(5),
+        clock: &(Arc::new(ManualClock::at(5)) as Arc<dyn Clock>),
         progress: &RestoreProgress::default(),
         deadlines: Deadlines::Keep,
     };
@@ -353,36 +355,26 @@ fn what_cannot_be_made_is_refused_and_says_why() {
 }
 
 #[test]
-fn a_database_with_key_addressed_tables_is_refused_and_the_nearest_moment_named() {
+fn a_database_with_key_addressed_tables_is_refused() {
     let (history, end) = typed_history().expect("a history");
     let store = stored(&history, &history.backups, &memory());
     for target in [None, Some(Epoch(end.0 + 1))] {
-        let refused = make(&store, target)
-            .map(drop)
-            .expect_err("refused")
-            .to_string();
-        assert!(
-            refused.contains("key-addressed") && refused.contains(&end.to_string()),
-            "{refused}"
-        );
+        let refused = make(&store, target).map(drop).expect_err("refused");
+        assert!(refused.to_string().contains("key-addressed"), "{refused}");
     }
 }
 
+/// A virtual backup would lack the frames after its base, and say that it needs none.
 #[test]
-fn no_run_is_applied_behind_the_first_key_addressed_table_and_the_anchor_in_the_manifest_tells() {
+fn no_virtual_backup_is_made_behind_the_first_key_addressed_table() {
     let (history, end) = later_typed_history().expect("a history");
     let store = stored(&history, &history.backups, &memory());
     let plan = |target| RestorePlan::from_archive(&store, target, |_, _| ());
     assert!(history.at.epoch > end, "there is a log behind the backup");
-    assert!(plan(None).is_ok(), "nobody has said what the log may hold");
     store.note_anchor(history.core().anchor_for_archive());
     store.publish(Edit::Open).run().expect("memory");
     for target in [None, Some(history.at.epoch)] {
-        let refused = plan(target).map(drop).expect_err("refused").to_string();
-        assert!(
-            refused.contains("key-addressed") && refused.contains(&format!("an epoch after {end}")),
-            "{refused}"
-        );
+        assert!(plan(target).is_ok(), "the runs have the frames");
         let refused = make(&store, target)
             .map(drop)
             .expect_err("refused")

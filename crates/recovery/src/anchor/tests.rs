@@ -9,6 +9,7 @@ use crate::anchor_cell::AnchorCell;
 use crate::cover::Cover;
 use crate::families::Family;
 use crate::images::Completion;
+use crate::restored::RestoredRows;
 
 /// Returns the bytes of the example record in docs/formats/anchor.md.
 fn bytes_on_page() -> Vec<u8> {
@@ -205,6 +206,10 @@ fn a_section_that_is_missing_or_out_of_range_is_named_with_its_offset() {
             ..Completion::default()
         };
         image.mark_complete(CkptEpoch(1), completion);
+        whole.restored = Some(RestoredRows {
+            image: CkptEpoch(1),
+            backup: CkptEpoch(0),
+        });
         let whole = whole.to_record();
         let mut odd = whole.clone();
         let payload = whole.sections.get(tag).unwrap().bytes.clone();

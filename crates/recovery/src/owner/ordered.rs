@@ -119,7 +119,7 @@ impl Owner for Ordered {
         let second = Second {
             options,
             declared,
-            k: loaded.image.k,
+            k: restart.anchor.rows_as_of(loaded.image.k),
             pseq,
             heap: &loaded.state.heap,
             catalog: &loaded.state.tables.catalog,

@@ -179,6 +179,7 @@ fn indexing<'a>(
     Indexing {
         scheme: anchor.scheme,
         k: image.k,
+        rows: anchor.rows_as_of(image.k),
         slot: match options.mode {
             RestartMode::Real | RestartMode::Dry => image.trusted_slot(),
             RestartMode::Salvage => None,

@@ -45,7 +45,7 @@ use world::ArchiveWorld;
 pub(crate) fn run_seed(seed: u64, options: &CrashOptions) -> (Tally, u64, Check) {
     let make = |seed, mut rng, mut swarm| {
         let character = Character::draw(&mut rng, &mut swarm);
-        ArchiveWorld::new(seed, rng, swarm, character)
+        ArchiveWorld::new(seed, rng, swarm, character).with_ledger()
     };
     run_drawn(seed, 0xa2c417e, options, Swarm::draw, make)
 }

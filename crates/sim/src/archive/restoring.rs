@@ -72,11 +72,12 @@ impl ArchiveWorld {
         disks: &[Arc<SimDisk>],
     ) -> Result<RestoreReport, Error> {
         let uuid = Uuid(u128::from(self.fresh()).to_le_bytes());
+        let clock: Arc<dyn Clock> = self.clock.clone();
         let means = RestoreMeans {
             disks: self.env_of(disks).disks,
             uuid,
             threads: 1,
-            clock: self.clock.as_ref() as &dyn Clock,
+            clock: &clock,
             progress: &RestoreProgress::default(),
             deadlines: Deadlines::Keep,
         };
@@ -166,6 +167,25 @@ impl ArchiveWorld {
         Ok(true)
     }
 
+    /// Returns whether a backup may lead to the moment of `wish`. A backup with rows of a typed table leads to no moment
+    /// before its own.
+    fn is_led_to(&self, wish: &Wish) -> bool {
+        let Some(target) = wish.target.filter(|_| self.world.ledger.is_some()) else {
+            return true;
+        };
+        let Ok(store) = Store::read_only(self.store.life(), &wish.uuid) else {
+            return true;
+        };
+        let backups = store.manifest().backups().collect::<Vec<BackupId>>();
+        let mut asked = backups
+            .into_iter()
+            .filter(|id| wish.backup.is_none_or(|backup| backup == *id));
+        asked.any(|id| {
+            let backup = store.open_backup(id);
+            backup.map_or(true, |backup| backup.header().moment() <= target)
+        })
+    }
+
     /// Restores the moment of `wish` and compares the result with the expected state.
     pub(crate) fn restore_and_compare(
         &mut self,
@@ -174,6 +194,7 @@ impl ArchiveWorld {
         (timeline, model): (&Timeline, &Model),
     ) -> Check {
         let what = format!("the restore of {:?} from {:?}", wish.target, wish.backup);
+        let is_promised = is_promised && self.is_led_to(wish);
         let plan = match self.plan(wish) {
             Ok(plan) => plan,
             Err(Error::Usage(_)) if !is_promised => {
@@ -205,6 +226,9 @@ impl ArchiveWorld {
             self.reach("restored_before_sweep_end");
         }
         self.reach("restored");
+        if report.carried.frames() > 0 {
+            self.reach("frames_restored");
+        }
         let core = self
             .open_restored(&disks)
             .map_err(|error| format!("{what}: it does not open: {error}"))?;

@@ -13,6 +13,7 @@ use perdura_page::RegionDigest;
 use perdura_recovery::read_anchor;
 
 use crate::content::scramble;
+use crate::ledger::{Ledger, declared};
 use crate::lives::{Lives, Rarity};
 use crate::machine::Machine;
 use crate::over_core::OverCore;
@@ -118,6 +119,15 @@ impl ArchiveWorld {
         }
     }
 
+    /// Gives the database of some runs a typed table, whose changes are ordered frames.
+    pub(crate) fn with_ledger(mut self) -> ArchiveWorld {
+        if let Some((ledger, log)) = Ledger::draw(self.seed) {
+            self.world.swarm.options.typed = declared(log);
+            self.world.ledger = Some(ledger);
+        }
+        self
+    }
+
     /// Returns a number that no earlier call has returned.
     pub(crate) fn fresh(&mut self) -> u64 {
         self.drawn += 1;
@@ -216,6 +226,9 @@ impl Lives for ArchiveWorld {
 
     fn step(&mut self) -> Check {
         self.sample();
+        if self.world.ledger.as_mut().is_some_and(Ledger::is_turn) {
+            return self.world.ledger_step();
+        }
         if self.rng.u8(0..100) < self.character.share {
             return self.archive_step();
         }

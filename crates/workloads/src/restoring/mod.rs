@@ -25,7 +25,7 @@ use perdura_archive::{Run, Store};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Epoch, ImageSlot, Uuid};
-use perdura_device::{Access, AlignedBuf, Disk, FileDisk, SystemClock};
+use perdura_device::{Access, AlignedBuf, Clock, Disk, FileDisk, SystemClock};
 use perdura_recovery::Disks;
 use perdura_recovery::image::{PAGES_HEADER_BYTES, pages_path};
 use perdura_restore::{
@@ -299,7 +299,8 @@ impl Restoring {
         disks: Disks,
         f: impl FnOnce(&RestoreMeans<'_>) -> Result<R>,
     ) -> Result<R> {
-        let (clock, progress) = (SystemClock::new(), RestoreProgress::default());
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let progress = RestoreProgress::default();
         let mut uuid = Uuid([0; 16]);
         fastrand::fill(&mut uuid.0);
         f(&RestoreMeans {

@@ -90,7 +90,8 @@ pub fn run(args: &Drill) -> Result<()> {
     // The directory is empty or missing. Otherwise the drill ends here, and removes nothing.
     let target = Target::begin(&to, &args.which.dir())?;
     let _scratch = Scratch(&to);
-    let (begun, clock) = (Instant::now(), SystemClock::new());
+    let begun = Instant::now();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let at = args.at.map(|epoch| At::Epoch(Epoch(epoch)));
     // Too many runs are first merged in the target directory.
     let planned = sources::plan(&store, &LostLogPlaces::default(), at, &[], &target);
@@ -130,11 +131,11 @@ fn restore_and_judge(
     store: &Store,
     plan: &RestorePlan,
     disk: Arc<dyn Disk>,
-    clock: &SystemClock,
+    clock: &Arc<dyn Clock>,
 ) -> Result<(RestoreReport, Judgement), Error> {
     let means = RestoreMeans {
         disks: Disks::on_one(disk, plan.streams()),
-        uuid: new_uuid(clock),
+        uuid: new_uuid(clock.as_ref()),
         threads: 1,
         clock,
         progress: &RestoreProgress::default(),

@@ -36,6 +36,8 @@ struct Shown {
     records: u64,
     updates: u64,
     pages: u64,
+    /// The number of ordered frames. `None`: the run carries none.
+    frames: Option<u64>,
     only_listed_moments: bool,
     moments: usize,
     /// The times of the first and the last listed moment, microseconds since 1970.
@@ -43,6 +45,19 @@ struct Shown {
     ends: Vec<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     list: Option<Vec<ShownRecord>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frame_list: Option<Vec<ShownFrame>>,
+}
+
+/// An ordered frame.
+#[derive(Debug, Serialize)]
+struct ShownFrame {
+    epoch: u64,
+    kind: &'static str,
+    /// The lowest partition of the frame, and the frame's number in it.
+    partition: u16,
+    number: u64,
+    bytes: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -71,10 +86,8 @@ fn read(file: &Path, with_records: bool) -> Result<Shown> {
     let (records, updates) = run.counts();
     let moments = run.moments().list();
     let wall_us = moments.first().zip(moments.last());
-    let list = match with_records {
-        true => Some(list(&run)?),
-        false => None,
-    };
+    let list = with_records.then(|| list(&run)).transpose()?;
+    let frame_list = with_records.then(|| frames(&run)).transpose()?;
     Ok(Shown {
         database: header.uuid.to_string(),
         begin: header.id.epochs.begin.0,
@@ -86,12 +99,32 @@ fn read(file: &Path, with_records: bool) -> Result<Shown> {
         records,
         updates,
         pages: run.pages().count(),
+        frames: run.frames().map(|frames| frames.count),
         only_listed_moments: header.only_listed_moments,
         moments: moments.len(),
         wall_us: wall_us.map(|(first, last)| (first.wall_us, last.wall_us)),
         ends: run.ends().iter().map(|end| end.0).collect(),
         list,
+        frame_list,
     })
+}
+
+/// Returns the ordered frames, sorted by epoch.
+fn frames(run: &Arc<Run>) -> Result<Vec<ShownFrame>> {
+    let epochs = run.header().id.epochs;
+    let mut frames = run.frames_by_epoch(epochs.begin, epochs.last());
+    let mut list = Vec::new();
+    while frames.next_epoch(|frame| {
+        list.push(ShownFrame {
+            epoch: frame.epoch.0,
+            kind: frame.kind.name(),
+            partition: frame.at.partition.0,
+            number: frame.at.number,
+            bytes: frame.payload.len(),
+        });
+        Ok(())
+    })? {}
+    Ok(list)
 }
 
 fn list(run: &Arc<Run>) -> Result<Vec<ShownRecord>> {
@@ -127,6 +160,9 @@ fn text(shown: &Shown) -> String {
         shown.updates,
         shown.pages,
     );
+    if let Some(frames) = shown.frames {
+        out += &format!("frames      {frames} of key-addressed tables\n");
+    }
     let every = match shown.only_listed_moments {
         true => "only these can be restored",
         false => "each epoch can be restored",
@@ -146,6 +182,12 @@ fn text(shown: &Shown) -> String {
             record.first_update,
             record.updates,
             record.bytes,
+        );
+    }
+    for frame in shown.frame_list.iter().flatten() {
+        out += &format!(
+            "epoch {} partition {} number {}, {}: {} bytes\n",
+            frame.epoch, frame.partition, frame.number, frame.kind, frame.bytes
         );
     }
     out

@@ -33,6 +33,8 @@ struct DryRun {
     bytes_to_write: u64,
     /// The expected time to read and merge everything. Writing takes place at the same time.
     seconds: f64,
+    /// The most changes of key-addressed tables that the first start replays.
+    frames_to_replay: u64,
     /// The share of the partitions that was merged for the estimate.
     measured: f64,
 }
@@ -57,6 +59,7 @@ pub fn tell(args: &Args, planned: &Planned, trial: &Trial) -> Result<()> {
         bytes_to_read: plan.bytes(),
         bytes_to_write: trial.expected_bytes(),
         seconds: Duration::from_nanos(trial.expected_ns()).as_secs_f64(),
+        frames_to_replay: plan.frames_at_most(),
         measured: f64::from(trial.partitions) / f64::from(trial.of),
     };
     if args.json {
@@ -83,6 +86,12 @@ fn text(args: &Args, told: &DryRun) -> String {
         told.bytes_to_write,
         args.to.display()
     );
+    if told.frames_to_replay > 0 {
+        text += &format!(
+            "to replay at most {} changes of key-addressed tables, at the first start\n",
+            told.frames_to_replay
+        );
+    }
     text += "made      nothing\n";
     text
 }
