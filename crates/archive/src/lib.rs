@@ -8,6 +8,7 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`name`] | the name of a run, and the temporary name under which it is written |
+//! | [`numbers`] | the numbers of ordered frames across runs |
 //! | [`record`] | the records that a run holds, plain and net |
 //! | [`run`] | the format of a run: header, blocks, index, summaries, footer |
 //! | [`writer`] | sorted records become a file, one I/O at a time; the file is published |
@@ -55,6 +56,7 @@ pub mod manifest;
 pub mod merge;
 pub mod merger;
 pub mod name;
+pub mod numbers;
 mod output;
 pub mod quick;
 pub mod reader;
@@ -80,6 +82,7 @@ pub use manifest::{Edit, Manifest, Object, ObjectId, Role, Writer};
 pub use merge::{Images, Keep, Merge, MergeOptions, Merged};
 pub use merger::{MergedRun, Merger, MergerOptions, MergerStep, Policy, Verdict};
 pub use name::{EpochRange, RunId};
+pub use numbers::NumberChain;
 pub use quick::{Quick, QuickRun, Sorted};
 pub use reader::{FrameCursor, FrameOfEpoch, FramesByEpoch, Run, RunCursor, Scope};
 pub use record::{EpochSpan, FragmentBytes, PageAt, RunRecord, Updates};

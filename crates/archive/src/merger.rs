@@ -352,6 +352,12 @@ impl Merger {
     /// Begins to merge open runs. Drops the last inputs until one merged run can list all moments that it must keep.
     fn begin(&mut self, mut inputs: Vec<RunId>, mut open: Vec<Arc<Run>>) -> Result<Stage> {
         assert_eq!(inputs.len(), open.len(), "each input is open");
+        // A merged run would claim to carry frames that an input lacks.
+        let carries = open[0].header().carries_frames;
+        let alike = |run: &&Arc<Run>| run.header().carries_frames == carries;
+        let alike = open.iter().take_while(alike).count();
+        inputs.truncate(alike);
+        open.truncate(alike);
         let (output, kept_moments) = loop {
             if inputs.len() < 2 {
                 self.waits.insert(inputs[0]);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use perdura_archive::backup::{Backup, BackupHeader, BackupId, BackupKind, BackupWriter};
 use perdura_archive::merge::Images;
-use perdura_archive::{Manifest, Run, RunId, Store};
+use perdura_archive::{Manifest, NumberChain, Run, RunId, Store};
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::{Disk, MemDisk};
 use perdura_recovery::anchor::Anchor;
@@ -125,6 +125,7 @@ impl Sources<'_> {
         // An archive without runs has no write at all, so a restore without a backup would make an empty database.
         if !runs.is_empty()
             && let Some(empty) = beginning(self.store)?
+            && since.check(&empty, wanted).is_ok()
             && let Ok(plan) = self.plan_from(empty, &runs, target, 0)
         {
             return check_last(plan, known, target);
@@ -169,6 +170,7 @@ impl Sources<'_> {
         }
         let mut needed: Vec<Listed> = runs.to_vec();
         needed.retain(|run| reach.needs(run.id()));
+        check_frames(&header, &needed, self.store)?;
         let before = needed.len();
         if let Some(scratch) = self
             .scratch
@@ -192,7 +194,6 @@ impl Sources<'_> {
         }
         let opened = needed.iter().map(|run| run.open(self.store));
         let opened: Vec<Arc<Run>> = opened.collect::<Result<_>>()?;
-        check_frames(&header, &opened)?;
         assert!(
             self.scratch.is_none() || opened.len() <= self.runs_max,
             "{} runs are read side by side, at most {}",
@@ -269,19 +270,24 @@ pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
     Ok(Some(Arc::new(empty)))
 }
 
-/// Fails if a run between the backup and the target lacks the ordered frames of its epochs: an earlier build made it.
-fn check_frames(header: &BackupHeader, runs: &[Arc<Run>]) -> Result<()> {
-    let lacks = |run: &&Arc<Run>| header.is_of_one_moment() && !run.header().carries_frames;
-    match runs.iter().find(lacks) {
-        None => Ok(()),
-        Some(run) => Err(Error::Usage(format!(
-            "{} cannot lead further: an earlier build made {}, which lacks the changes of key-addressed tables. Restore \
-             epoch {}, or the moments of a later backup",
-            header.id.name(),
-            run.id().name(),
-            header.moment()
-        ))),
+/// Fails if a run between the backup and the target lacks the ordered frames of its epochs, because an earlier build
+/// made it. Also fails if a run does not continue the numbers of the frames before it.
+fn check_frames(header: &BackupHeader, runs: &[Listed], store: &Store) -> Result<()> {
+    let mut chain = NumberChain::default();
+    for run in runs {
+        let run = run.open(store)?;
+        if header.is_of_one_moment() && !run.header().carries_frames {
+            return Err(Error::Usage(format!(
+                "{} leads no further than epoch {}: an earlier build made {}, which lacks the changes of key-addressed \
+                 tables. Restore that epoch, or the moments of a later backup",
+                header.id.name(),
+                header.moment(),
+                run.id().name(),
+            )));
+        }
+        chain.follow(&run)?;
     }
+    Ok(())
 }
 
 /// The runs that may lack ordered frames, because an earlier build made them. They lead from a backup without
@@ -296,9 +302,7 @@ impl TablesSince {
     pub(crate) fn of(store: &Store) -> Result<TablesSince> {
         let manifest = store.manifest();
         let anchor = manifest.anchor()?.map(Anchor::of).transpose()?;
-        if anchor.is_none_or(|anchor| anchor.archive() != Archived::Carried)
-            || has_first_frames(store)?
-        {
+        if anchor.is_none_or(|anchor| anchor.archive() != Archived::Carried) {
             return Ok(TablesSince { plain_end: None });
         }
         // A backup that cannot be opened is skipped here. The plan reports it when it tries that backup.
@@ -307,8 +311,9 @@ impl TablesSince {
             .filter_map(|id| store.open_backup(id).ok());
         let plain = backups.filter(|backup| backup.header().archive() == Archived::Runs);
         let plain_end = plain.map(|backup| backup.header().id.end).max();
+        let plain_end = plain_end.unwrap_or_default();
         Ok(TablesSince {
-            plain_end: plain_end.or(Some(Epoch(0))),
+            plain_end: lacks_frames(store, plain_end)?.then_some(plain_end),
         })
     }
 
@@ -320,31 +325,33 @@ impl TablesSince {
             return Ok(());
         };
         Err(Error::Usage(format!(
-            "epoch {target} cannot be restored from {}. Since an epoch after {plain_end} the database has key-addressed \
-             tables, and an earlier build archived it without their changes. Restore epoch {plain_end} or an earlier \
-             one, or the moments of a later backup",
+            "epoch {target} cannot be restored from {}. After epoch {plain_end} the database has key-addressed tables, and \
+             the runs lack their changes: an earlier build made them. Restore epoch {plain_end} or an earlier one, or \
+             the moments of a later backup",
             backup.header().id.name(),
         )))
     }
 }
 
-/// Returns whether the runs have the ordered frames of the database from the first one on. The first run that carries
-/// frames then has the number 1 of each of its partitions. A run that cannot be read counts as one that lacks them.
-fn has_first_frames(store: &Store) -> Result<bool> {
-    let mut carries = false;
+/// Returns whether a run after `plain_end` may lack ordered frames. A run that carries none lacks none if the database had
+/// none then. The first frame of a database takes the first number of every partition. So the first run with frames
+/// shows whether frames before it are missing. A run that cannot be read is skipped.
+fn lacks_frames(store: &Store, plain_end: Epoch) -> Result<bool> {
+    let mut carries_all = true;
     for run in Listed::of_archive(store)? {
+        if run.id().epochs.last() <= plain_end {
+            continue;
+        }
         let run = match run.open(store) {
             Ok(run) => run,
             Err(Error::Corrupt(_)) => continue,
             Err(error) => return Err(error),
         };
-        let Some(frames) = run.frames() else {
-            continue;
-        };
-        carries = true;
-        if frames.count > 0 {
-            return Ok(frames.numbers.values().all(|numbers| numbers.first == 1));
+        carries_all &= run.header().carries_frames;
+        if let Some(frames) = run.frames().filter(|frames| frames.count > 0) {
+            let is_first = frames.numbers.values().all(|numbers| numbers.first == 1);
+            return Ok(!carries_all && !is_first);
         }
     }
-    Ok(carries)
+    Ok(!carries_all)
 }

@@ -118,6 +118,9 @@ impl SortedFrames {
     /// # Errors
     /// Those of [`RunWriter::push_frame`].
     pub fn write_some(&mut self, writer: &mut RunWriter) -> Result<Progress<()>> {
+        if writer.catch_up()? {
+            return Ok(Progress::More);
+        }
         let writes = writer.writes();
         while let Some(spot) = self.space.spots.get(self.next) {
             self.next += 1;

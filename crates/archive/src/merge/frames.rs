@@ -55,6 +55,9 @@ impl MergedFrames {
                 return Ok(Progress::More);
             }
         }
+        if writer.catch_up()? {
+            return Ok(Progress::More);
+        }
         let writes = writer.writes();
         while let Some(i) = self.next() {
             let cursor = &mut self.cursors[i];

@@ -11,6 +11,7 @@ use perdura_page::RegionDigest;
 
 use super::{Store, chain};
 use crate::manifest::{Manifest, Object, ObjectId, object_damage};
+use crate::numbers::NumberChain;
 
 /// The maximum number of bytes in one read.
 const READ_BYTES: usize = 1024 * 1024;
@@ -71,7 +72,25 @@ impl Store {
                 }),
             }
         }
+        self.verify_numbers(&mut verified);
         Ok(verified)
+    }
+
+    /// Checks that the undamaged runs continue each other's numbers of ordered frames.
+    fn verify_numbers(&self, verified: &mut Verified) {
+        let mut chain = NumberChain::default();
+        for id in verified.manifest.runs() {
+            // A damaged run is a fault already, and a merge may have replaced a run in the meantime.
+            match self.open_run(id) {
+                Ok(run) => {
+                    if let Err(error) = chain.follow(&run) {
+                        let path = ObjectId::Run(id).path();
+                        verified.faults.push(Fault { path, error });
+                    }
+                }
+                Err(_) => chain = NumberChain::default(),
+            }
+        }
     }
 
     /// Reads and checks one object.

@@ -24,8 +24,8 @@ pub(crate) fn gap(file: &str, expected: u64, entry: &FrameEntry<'_>) -> Error {
         0,
         format!("the ordered frame with number {expected} of partition {partition}"),
         format!("the one with number {}", entry.at.number),
-        "An ordered frame is missing, or is there twice. The run was not made. Make a new backup: it needs no earlier \
-         frames. Run `perdura archive verify`.",
+        "An ordered frame is missing, or is there twice, and no restore leads across it. If the archiver reports this, run \
+         `perdura archive end` and begin a new archive in another directory.",
     )
 }
 
@@ -62,6 +62,19 @@ impl RunWriter {
             return Ok(());
         }
         self.out.write()
+    }
+
+    /// Makes a write if enough bytes are pending. Returns whether it made one. A caller with long frames calls this before
+    /// each frame, so that few frames wait in memory.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn catch_up(&mut self) -> Result<bool> {
+        let is_behind = self.out.pending.len() >= WRITE_BYTES;
+        if is_behind {
+            self.out.write()?;
+        }
+        Ok(is_behind)
     }
 
     /// Encodes the frame block that is being filled.

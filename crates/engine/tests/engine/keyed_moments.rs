@@ -338,11 +338,11 @@ fn a_restored_database_with_frames_crashes_and_continues() {
 
 /// Commands between the backup and a moment use a table that was dropped before the moment. Once the images had the drop,
 /// its row left the catalog, and no restore from the backup could replay the commands.
-fn restored_after_a_drop(forgets: bool) -> Result<(Rows, Rows)> {
-    let mut tables = Tables::new(9, LogForm::Command);
+fn restored_after_a_drop(log: LogForm, forgets: bool) -> Result<(Rows, Rows)> {
+    let mut tables = Tables::new(9, log);
     (0..4).for_each(|_| tables.call());
     tables.world.back_up();
-    (0..6).for_each(|_| tables.call());
+    (0..16).for_each(|_| tables.call());
     let core = tables.world.core();
     let (flushed, _ticket) = core.drop_table("purses")?.expect("it is there");
     core.reclaim_flushed(flushed);
@@ -370,14 +370,16 @@ fn restored_after_a_drop(forgets: bool) -> Result<(Rows, Rows)> {
 
 #[test]
 fn a_restore_replays_commands_on_a_table_that_was_dropped_later() {
-    let (found, expected) = restored_after_a_drop(false).expect("a restore");
-    assert_eq!(found, expected);
+    for log in [LogForm::Command, LogForm::Value] {
+        let (found, expected) = restored_after_a_drop(log, false).expect("a restore");
+        assert_eq!(found, expected);
+    }
 }
 
 /// If the row leaves the catalog before every backup has the drop, the first open of a restored database fails.
 #[test]
 fn a_dropped_table_that_the_catalog_forgot_early_is_missing_in_a_restore() {
-    let refused = restored_after_a_drop(true).expect_err("the table is needed");
+    let refused = restored_after_a_drop(LogForm::Command, true).expect_err("the table is needed");
     assert!(refused.to_string().contains("transfer"), "{refused}");
 }
 

@@ -387,6 +387,24 @@ fn what_cannot_be_restored_is_refused_and_says_why() {
     assert!(matches!(&none, Error::Corrupt(_)), "{none}");
 }
 
+/// Replaces each run by one without its ordered frames. Earlier builds made such runs.
+pub fn leave_frames_out(history: &mut History) {
+    let runs = history.open_runs().expect("the runs");
+    for (run, id) in runs.iter().zip(&mut history.runs) {
+        let mut header = *run.header();
+        header.carries_frames = false;
+        header.id.generation += 1;
+        let (disk, region) = (Arc::clone(&history.archive), Arc::clone(&history.region));
+        let writer = RunWriter::create(disk, DIR, header, Codec::None, region);
+        let (mut writer, mut cursor) = (writer.expect("memory"), run.cursor(&Scope::All));
+        while cursor.advance().expect("a run") {
+            writer.push(&cursor.record()).expect("memory");
+        }
+        let tail = writer.finish(run.moments(), run.ends());
+        *id = tail.and_then(|tail| tail.run()).expect("a run").id;
+    }
+}
+
 /// Returns a copy of a run that lacks the `nth` record. If `twice` is true, the copy has that record twice instead.
 pub fn tampered(history: &History, run: &Arc<Run>, nth: usize, twice: bool) -> Arc<Run> {
     let disk = Arc::clone(&history.archive);

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use perdura::{Core, Db, EpochEnds, Error, LogForm, Progress, procedure};
+use perdura_archive::{Edit, Merger, MergerOptions};
 use perdura_base::{Epoch, Pos, Uuid};
 use perdura_device::{Clock, Disk, ManualClock, MemDisk, SimDisk};
+use perdura_page::RegionDigest;
 use perdura_recovery::Disks;
 use perdura_restore::reachable::Reachable;
 use perdura_restore::{Deadlines, RestoreMeans, RestorePlan, RestoreProgress, restore};
 
 use crate::core_steps::{env, get, small};
-use crate::restore::{History, STREAMS, key, set};
+use crate::restore::{History, STREAMS, key, leave_frames_out, set};
 use crate::typed::Account;
 
 /// Opens a database with typed tables.
@@ -158,4 +160,55 @@ fn calls_after_the_backup_never_vanish_from_a_restore_in_silence() {
     let earlier = RestorePlan::from_archive(&store, Some(Epoch(moment.0 - 1)), |_, _| ());
     let refused = earlier.map(drop).expect_err("before the backup's cut");
     assert!(refused.to_string().contains("key-addressed"), "{refused}");
+}
+
+/// Runs of an earlier build lack the frames. A restore across them gave page-addressed tables of the target, and
+/// key-addressed tables of the backup or none, with exit code 0.
+#[test]
+fn no_restore_leads_across_runs_of_an_earlier_build() {
+    for is_later in [false, true] {
+        let made = match is_later {
+            false => typed_history(),
+            true => later_typed_history(),
+        };
+        let (mut history, moment) = made.expect("a history");
+        leave_frames_out(&mut history);
+        let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+        let store = crate::virtual_backup::stored(&history, &history.backups, &disk);
+        store.note_anchor(history.core().anchor_for_archive());
+        store.publish(Edit::Open).run().expect("memory");
+        let plan = |target| RestorePlan::from_archive(&store, target, |_, _| ());
+        let known = history.at.epoch;
+        for target in [None, Some(known)] {
+            let refused = plan(target).map(drop).expect_err("the frames are missing");
+            let text = refused.to_string();
+            assert!(
+                text.contains("earlier build") || text.contains("older"),
+                "{text}"
+            );
+        }
+        assert_eq!(plan(Some(moment)).expect("the backup").target(), moment);
+        let reachable = Reachable::of(&store).expect("memory");
+        assert_eq!((reachable.last(), reachable.known), (Some(moment), known));
+    }
+}
+
+/// A merged run would claim to carry the frames of epochs whose run lacks them.
+#[test]
+fn runs_with_and_without_frames_are_not_merged_with_each_other() {
+    let (history, _) = later_typed_history().expect("a history");
+    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
+    let store = crate::virtual_backup::stored(&history, &history.backups, &disk);
+    let options = MergerOptions {
+        fan_in: 2,
+        all: true,
+        ..MergerOptions::default()
+    };
+    let region = Arc::new(RegionDigest::new());
+    let merger = Merger::new(Arc::clone(&store), options, region);
+    merger.expect("the lease").run().expect("memory");
+    let runs: Vec<_> = store.manifest().runs().collect();
+    let carry = |id| store.open_run(id).expect("a run").header().carries_frames;
+    let carry: Vec<bool> = runs.into_iter().map(carry).collect();
+    assert_eq!(carry, [false, true]);
 }
