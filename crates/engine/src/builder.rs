@@ -1,9 +1,10 @@
 //! Opening a database with typed tables and procedures.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use perdura_base::Result;
 use perdura_recovery::ordered::Divergence;
+use perdura_restore::At;
 use perdura_table::{Addressing, Procedure, Schema, Table};
 use perdura_txn::ValueForm;
 
@@ -127,5 +128,13 @@ impl Builder {
     /// log holds calls of a procedure that was not registered.
     pub fn open(self) -> Result<Db> {
         Db::open(self.into_options())
+    }
+
+    /// Restores a database from an archive into this builder's directory, and opens it. See [`Db::restore`].
+    ///
+    /// # Errors
+    /// As [`Db::restore`].
+    pub fn restore(self, archive: impl AsRef<Path>, at: Option<At>) -> Result<Db> {
+        Db::restore(self.into_options(), archive.as_ref(), at)
     }
 }

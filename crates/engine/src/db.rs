@@ -37,6 +37,7 @@ use crate::stats::Stats;
 mod archive;
 mod log;
 mod open;
+mod restore;
 mod threads;
 
 use threads::Threads;

@@ -55,13 +55,27 @@ pub fn open_telling(options: &Options, tell: &dyn Fn(&str)) -> Result<(Disks, Lo
     }
 }
 
+/// Opens and locks the directories for a database that a restore makes. Writes nothing into them but the lock.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_empty(options: &Options) -> Result<(Disks, Locks)> {
+    open_directories(options, false)
+}
+
 fn open_now(options: &Options) -> Result<(Disks, Locks)> {
+    open_directories(options, true)
+}
+
+fn open_directories(options: &Options, writes_version: bool) -> Result<(Disks, Locks)> {
     let paths = options.paths();
     let log_io = options.log_io;
     let open_dir = |dir: &Path| -> Result<Arc<dyn Disk>> {
         Ok(Arc::new(FileDisk::new(dir)?.with_log_io(log_io)))
     };
     let opening = Opening::begin(&paths, &open_dir)?;
-    opening.write_version()?;
+    if writes_version {
+        opening.write_version()?;
+    }
     opening.finish(options.streams, paths.image_disks(), Demand::OfExisting)
 }

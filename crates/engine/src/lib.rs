@@ -183,6 +183,7 @@ pub use perdura_recovery::component::KeyContent;
 pub use perdura_recovery::disks::{Disks, Locks};
 pub use perdura_recovery::verify::Findings;
 pub use perdura_recovery::{CheckpointProgress, Level, Progress, RestartReport};
+pub use perdura_restore::At;
 pub use perdura_table as tables;
 pub use perdura_table::{Abort, Cx, RowEdit, RowId, RowView, Table, procedure, table};
 pub use perdura_txn::{Packing, Ticket, Tx, UNDECLARED_KEY, ValueForm};

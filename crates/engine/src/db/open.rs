@@ -213,7 +213,8 @@ fn archived_end(archiving: &Archiving, disks: &Disks) -> Result<Option<EpochEnds
     Ok(archiving.end_of(&anchor.uuid, &disks.logs).ok().flatten())
 }
 
-fn seed(clock: &SystemClock) -> u64 {
+/// Returns a random number.
+pub(super) fn seed(clock: &SystemClock) -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::hash::RandomState::new().build_hasher();
     hasher.write_u64(clock.wall_us());

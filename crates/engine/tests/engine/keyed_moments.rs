@@ -269,12 +269,11 @@ impl Tables {
 /// The archive refused every moment between two backups, and a restore of the last state gave that of the backup.
 #[test]
 fn key_addressed_tables_are_restored_to_every_moment() {
-    let (mut calls, mut effects) = (0, 0);
-    for (seed, log) in [
-        (1, LogForm::Command),
-        (2, LogForm::Value),
-        (3, LogForm::Command),
-    ] {
+    let (mut calls, mut effects, mut moments) = (0, 0, 0);
+    let histories = std::env::var("PERDURA_KEYED_HISTORIES").ok();
+    let histories = histories.and_then(|count| count.parse().ok()).unwrap_or(3);
+    for seed in 1..=histories {
+        let log = [LogForm::Value, LogForm::Command][usize::from(seed % 2 == 1)];
         let mut tables = Tables::new(seed, log);
         tables.world.back_up();
         tables.run(140);
@@ -284,6 +283,7 @@ fn key_addressed_tables_are_restored_to_every_moment() {
             let report = tables.check(*epoch);
             calls += report.carried.calls.values().sum::<u64>();
             effects += report.carried.effects;
+            moments += 1;
         }
         let store = tables.world.store().expect("an archive");
         let reachable = Reachable::of(&store).expect("memory");
@@ -291,9 +291,10 @@ fn key_addressed_tables_are_restored_to_every_moment() {
         assert!(reachable.ranges.iter().all(|range| range.moments.is_none()));
     }
     assert!(
-        calls > 100 && effects > 100,
-        "{calls} calls, {effects} effects"
+        calls > 100 && effects > 100 && moments > 60,
+        "{calls} calls, {effects} effects, {moments} moments"
     );
+    println!("{moments} moments, {calls} calls and {effects} changes replayed");
 }
 
 /// Without a backup, the frames lead from an empty database to every moment.

@@ -38,6 +38,7 @@ mod restore_faults;
 mod restore_found;
 mod restore_methods;
 mod restore_typed;
+mod restore_verb;
 mod salvage_typed;
 mod sections;
 mod settings;

@@ -1,0 +1,87 @@
+//! Restoring a database by the program that has its procedures.
+
+use std::path::Path;
+
+use perdura::{At, Builder, Db, Error, LogForm, Result, procedure, table};
+use perdura_base::Epoch;
+
+table! {
+    /// A counter, changed by commands.
+    pub struct Meter in "meters", addressing = key { key(id: u64), count: u64 }
+}
+
+procedure! {
+    /// Adds to a meter. The result depends on the meter's row.
+    pub fn add(cx, id: u64, by: u64) -> u64, on [Meter(id)] {
+        let before = cx.get::<Meter>(id)?.map(|meter| meter.count);
+        let count = 3 * before.unwrap_or(0) % 1_000_003 + by;
+        match before {
+            Some(_) => cx.update(&Meter { id, count })?,
+            None => cx.insert(&Meter { id, count })?,
+        }
+        Ok(count)
+    }
+}
+
+fn builder(dir: &Path) -> Builder {
+    Db::builder(dir)
+        .options(|options| options.partitions = 8)
+        .table::<Meter>()
+        .log(LogForm::Command)
+}
+
+fn meters(db: &Db) -> Vec<(u64, u64)> {
+    let mut meters = Vec::new();
+    let snapshot = db.snapshot().expect("a snapshot");
+    let each = snapshot.each::<Meter>(|meter| meters.push((meter.id, meter.count)));
+    each.expect("rows");
+    meters.sort_unstable();
+    meters
+}
+
+/// Archives 20,000 durable calls, most of them after the last backup. The archive listed a moment for each epoch, and a
+/// restore gave the state of the backup with exit code 0.
+#[test]
+fn twenty_thousand_calls_are_restored_to_the_last_one_and_to_moments_between() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (data, archive) = (dir.path().join("data"), dir.path().join("archive"));
+    let db = builder(&data).procedure(add).archive(&archive).open()?;
+    let mut moments = Vec::new();
+    for call in 0..20_000u64 {
+        let _pending = db.submit(add, (call % 97, call)).expect("a call");
+        if call == 500 {
+            db.back_up()?;
+        }
+        if call % 5_000 == 4_999 {
+            db.call(add, (1_000, call)).expect("a call");
+            moments.push((db.stats().log.durable_epoch, meters(&db)));
+        }
+    }
+    db.call(add, (1_001, 7)).expect("a call");
+    let last = meters(&db);
+    db.close()?;
+
+    let lost = dir.path().join("restored");
+    let refused = builder(&lost).restore(&archive, None).map(drop);
+    let refused = refused.expect_err("the program lacks the procedure");
+    assert!(refused.to_string().contains("add"), "{refused}");
+    let db = builder(&lost).procedure(add).open()?;
+    assert_eq!(meters(&db), last, "nothing was changed before");
+    db.close()?;
+    let twice = builder(&lost)
+        .procedure(add)
+        .restore(&archive, None)
+        .map(drop);
+    let twice = twice.expect_err("it has a database");
+    assert!(matches!(twice, Error::Foreign { .. }), "{twice}");
+
+    for (number, (epoch, expected)) in moments.into_iter().enumerate() {
+        let at = At::Epoch(Epoch(epoch));
+        let to = dir.path().join(format!("moment-{number}"));
+        let db = builder(&to).procedure(add).restore(&archive, Some(at))?;
+        assert_eq!(meters(&db), expected, "epoch {epoch}");
+        db.call(add, (3, 3)).expect("a call");
+        db.close()?;
+    }
+    Ok(())
+}
