@@ -223,6 +223,8 @@ pub struct Wal {
     pub(crate) closing: Mutex<Option<Closing>>,
     pub(crate) ends: Mutex<Ends>,
     pub(crate) wall_us: AtomicU64,
+    /// The newest epoch of which a block was sealed, and the stamp of its last block.
+    stamped: Mutex<(Epoch, u64)>,
     stopped: Mutex<Option<Stop>>,
     /// 1 once `stopped` is set. Admission reads this for every write.
     pub(crate) has_failed: AtomicU64,
@@ -323,6 +325,7 @@ impl Wal {
                 passed: PerRung::new(|_| passed.clone()),
             }),
             wall_us: AtomicU64::new(start.wall_us),
+            stamped: Mutex::new((Epoch(0), start.wall_us)),
             stopped: Mutex::new(None),
             has_failed: AtomicU64::new(0),
             troubles: Troubles::none(),
@@ -399,11 +402,18 @@ impl Wal {
         self.clock.mono_ns()
     }
 
-    /// Returns the wall clock for a block. If the clock was set back, it is lower than that of an earlier block.
-    pub(crate) fn stamp(&self) -> u64 {
-        let now = self.clock.wall_us();
-        self.wall_us.store(now, Ordering::Relaxed);
-        now
+    /// Returns the wall clock for a block of an epoch. If the clock was set back, it is lower than that of an earlier
+    /// block.
+    ///
+    /// A stream may seal its part of an epoch after another stream has sealed a later epoch. Such a block gets the stamp of
+    /// the later epoch. So the stamps of the epochs are in the order in which the clock showed them.
+    pub(crate) fn stamp(&self, epoch: Epoch) -> u64 {
+        let mut newest = self.stamped.lock();
+        if newest.0 <= epoch {
+            *newest = (epoch, self.clock.wall_us());
+        }
+        self.wall_us.store(newest.1, Ordering::Relaxed);
+        newest.1
     }
 
     /// Returns whether every filled block is before `durable`. A block that is sealed later has a later stamp than a clock

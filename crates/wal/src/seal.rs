@@ -133,7 +133,7 @@ impl Wal {
             prev_pos: block.prev_pos,
             epoch: block.epoch,
             durable,
-            wall_us: self.stamp(),
+            wall_us: self.stamp(block.epoch),
             ckpt_epoch: block.ckpt_epoch,
             body_len: block.body_len,
             first_frame: block.first_frame,

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use perdura_base::{Epoch, Error, Pos, StreamId};
-use perdura_device::{CrashProfile, Disk, SimDisk};
+use perdura_device::{CrashProfile, Disk, ManualClock, SimDisk};
 use perdura_wal::{
-    Direction, EpochEnds, EpochSource, FrameKind, History, Rung, SourceStep, StreamScan, Vouched,
-    Wal,
+    Direction, EpochEnds, EpochSource, FlushProgress, FrameKind, History, Rung, SourceStep,
+    StreamScan, Vouched, Wal,
 };
 
-use crate::setup::{anchor, append, flush, next_life, open, scan};
+use crate::setup::{anchor, append, flush, next_life, open, open_by, scan};
 
 /// The frames of an epoch, by stream: kind and payload of each frame, in order.
 type Frames = BTreeMap<u8, Vec<(u8, Vec<u8>)>>;
@@ -345,6 +345,38 @@ fn seeded_bugs_of_what_is_archived_are_caught() {
         });
         assert!(caught, "{flaw:?}");
     }
+}
+
+/// A stream sealed its part of epoch 1 after another stream had sealed epoch 2. The clock was set back in between.
+///
+/// The archive then listed the two times in the wrong order. A restore to a time gave the state before epoch 2, although
+/// epoch 2 was durable then (simulator, archive mode, seed 70076854).
+#[test]
+fn the_stamps_of_epochs_are_in_the_order_in_which_the_clock_showed_them() {
+    const HOUR_US: u64 = 3_600_000_000;
+    let (disk, history) = (SimDisk::new(1), anchor(2));
+    let clock = Arc::new(ManualClock::at(50 * HOUR_US));
+    let wal = open_by(disk.life(), &history, Arc::clone(&clock));
+    let flush = |stream| while wal.flush_step(StreamId(stream)).unwrap() != FlushProgress::Idle {};
+    append(&wal, 1, b"one");
+    wal.close_epoch();
+    append(&wal, 0, b"two");
+    wal.close_epoch();
+    flush(0);
+    clock.set_wall_us(10 * HOUR_US);
+    flush(1);
+    let durable = wal.durable_end(Rung::Disk);
+    assert_eq!(durable.epoch, Epoch(2));
+    let mut source = source(&disk, &history, &begin(2));
+    let mut stamps = Vec::new();
+    loop {
+        match source.step(&durable, |_, _| Ok(())).unwrap() {
+            SourceStep::End { wall_us, .. } => stamps.push(wall_us / HOUR_US),
+            SourceStep::Frames => {}
+            SourceStep::Idle => break,
+        }
+    }
+    assert_eq!(stamps, [50, 50]);
 }
 
 /// The log has two streams. An epoch is durable in only one stream.

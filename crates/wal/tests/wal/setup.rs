@@ -35,6 +35,24 @@ pub fn open_on(life: Arc<dyn Disk>, anchor: &History, epoch: u64) -> Wal {
 }
 
 pub fn open_with(life: Arc<dyn Disk>, anchor: &History, epoch: u64, options: WalOptions) -> Wal {
+    open_all(life, anchor, epoch, (options, Arc::new(ManualClock::at(1))))
+}
+
+/// Opens the first life of a log with this clock.
+pub fn open_by(life: Arc<dyn Disk>, anchor: &History, clock: Arc<ManualClock>) -> Wal {
+    let options = WalOptions {
+        segments: anchor.segments,
+        ..WalOptions::default()
+    };
+    open_all(life, anchor, 1, (options, clock))
+}
+
+fn open_all(
+    life: Arc<dyn Disk>,
+    anchor: &History,
+    epoch: u64,
+    (options, clock): (WalOptions, Arc<dyn Clock>),
+) -> Wal {
     life.make_dir(LOG_DIR).unwrap();
     let start = WalStart {
         uuid: anchor.uuid,
@@ -47,7 +65,6 @@ pub fn open_with(life: Arc<dyn Disk>, anchor: &History, epoch: u64, options: Wal
         lives: perdura_wal::Lineage::default(),
     };
     let disks = vec![life; usize::from(anchor.streams)];
-    let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(1));
     Wal::open(&disks, clock, options, start, |_| true).unwrap()
 }
 
