@@ -2,7 +2,7 @@
 //!
 //! A damaged run divides the runs into *stretches*. Each backup serves moments of the stretches that it touches.
 
-use perdura_archive::backup::BackupHeader;
+use perdura_archive::backup::{BackupHeader, BackupKind};
 use perdura_archive::manifest::Clock;
 use perdura_archive::{BackupId, Manifest, Moment, Store};
 use perdura_base::{Epoch, Error, Result};
@@ -63,6 +63,8 @@ pub struct Reachable {
     pub known: Epoch,
     /// The number of updates in the runs. Merging combines records, but not this count.
     pub updates: u64,
+    /// The most changes of key-addressed tables that the first start after a restore to the last moment replays.
+    pub frames_to_replay: u64,
     /// The time from the first to the last listed moment, microseconds, without the known steps of the clock. `None`: no
     /// moment is listed.
     pub span_us: Option<u64>,
@@ -129,6 +131,7 @@ impl Reachable {
         let all = || runs().flat_map(|run| run.listed.list());
         let listed = || all().filter(|moment| moment.wall_us > 0);
         Ok(Reachable {
+            frames_to_replay: frames_to_replay(&backups, &stretches),
             updates: runs().map(|run| run.updates).sum(),
             span_us: span_us(&manifest.clock, listed().next(), listed().next_back()),
             ranges: ranges(&spans, &alone, &stretches),
@@ -143,6 +146,21 @@ impl Reachable {
     pub fn last(&self) -> Option<Epoch> {
         self.ranges.last().map(|range| range.last)
     }
+}
+
+/// Returns the number of ordered frames in the runs after the newest backup. A run may begin before the backup's moment, so
+/// a restore may need fewer.
+fn frames_to_replay(backups: &[Serving], stretches: &[Stretch]) -> u64 {
+    let usable = backups.iter().filter(|backup| backup.served.is_some());
+    let headers = usable.filter_map(|backup| backup.header.as_ref().ok());
+    let newest = headers.max_by_key(|header| header.moment());
+    let begin = newest.map(|header| match (header.kind, header.is_of_one_moment()) {
+        (BackupKind::Sweep, false) => header.begin,
+        (BackupKind::Sweep, true) | (BackupKind::Cut, _) => Epoch(header.moment().0 + 1),
+    });
+    let runs = stretches.last().into_iter().flatten();
+    let after = runs.filter(|run| begin.is_none_or(|begin| begin <= run.id.epochs.last()));
+    after.map(|run| run.frames).sum()
 }
 
 /// Returns the time between two moments, microseconds, without the known steps of the clock between them.

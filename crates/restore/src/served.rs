@@ -29,6 +29,8 @@ pub struct RunMoments {
     pub listed: Moments,
     /// The number of updates in the run.
     pub updates: u64,
+    /// The number of ordered frames in the run.
+    pub frames: u64,
 }
 
 impl RunMoments {
@@ -41,6 +43,7 @@ impl RunMoments {
             carries_frames: run.header().carries_frames,
             listed: run.moments().clone(),
             updates: run.counts().1,
+            frames: run.frames().map_or(0, |frames| frames.count),
         }
     }
 }

@@ -211,6 +211,8 @@ struct Held {
     /// The expected time of a restore with one thread, by the last drill. `None`: no drill was made, or its backup is
     /// gone.
     restore_seconds: Option<f64>,
+    /// The most changes of key-addressed tables that the first start after a restore to the last moment replays.
+    frames_to_replay: u64,
     /// The last epoch that can be restored. `None`: nothing can be restored.
     last_moment: Option<u64>,
     /// The damage of each run that cannot be read.
@@ -379,6 +381,7 @@ fn held_in(store: &Store, manifest: &Manifest) -> Result<Held> {
             let expected = Duration::from_micros(restore_us(manifest, drill)?);
             Some(expected.as_secs_f64())
         }),
+        frames_to_replay: reachable.frames_to_replay,
         last_moment: reachable.last().map(|epoch| epoch.0),
         problems: reachable.damaged.iter().map(ToString::to_string).collect(),
         clock: Clocked::of(manifest),
@@ -469,8 +472,20 @@ fn status_text(held: &Held, has_all: bool) -> String {
             None => format!("{what:<10}none\n"),
         };
     }
+    text + &restore_text(held)
+}
+
+/// Returns the lines about the duration of a restore.
+fn restore_text(held: &Held) -> String {
+    let mut text = String::new();
     if let Some(seconds) = held.restore_seconds {
         text += &format!("restore   about {seconds:.1} s with one thread, by the last drill\n");
+    }
+    if held.frames_to_replay > 0 {
+        text += &format!(
+            "to replay at most {} changes of key-addressed tables, at the first start after a restore\n",
+            held.frames_to_replay
+        );
     }
     text
 }

@@ -7,7 +7,7 @@ use perdura::{Core, CoreOptions, Cx, Db, Error, LogForm, procedure, table};
 use perdura_base::checksum::crc32c;
 use perdura_base::{CkptEpoch, Epoch, Result};
 use perdura_restore::reachable::Reachable;
-use perdura_restore::{At, RestoreReport};
+use perdura_restore::{At, RestorePlan, RestoreReport};
 
 use crate::core_steps::small;
 use crate::lost_disk::{Restored, World, carry_out, values};
@@ -269,7 +269,7 @@ impl Tables {
 /// The archive refused every moment between two backups, and a restore of the last state gave that of the backup.
 #[test]
 fn key_addressed_tables_are_restored_to_every_moment() {
-    let (mut calls, mut effects, mut moments) = (0, 0, 0);
+    let (mut calls, mut effects, mut moments, mut to_replay) = (0, 0, 0, 0);
     let histories = std::env::var("PERDURA_KEYED_HISTORIES").ok();
     let histories = histories.and_then(|count| count.parse().ok()).unwrap_or(3);
     for seed in 1..=histories {
@@ -289,10 +289,13 @@ fn key_addressed_tables_are_restored_to_every_moment() {
         let reachable = Reachable::of(&store).expect("memory");
         assert_eq!(reachable.last(), Some(reachable.known), "up to the end");
         assert!(reachable.ranges.iter().all(|range| range.moments.is_none()));
+        let plan = RestorePlan::from_archive(&store, None, |_, _| ()).expect("a plan");
+        assert_eq!(reachable.frames_to_replay, plan.frames_at_most());
+        to_replay += reachable.frames_to_replay;
     }
     assert!(
-        calls > 100 && effects > 100 && moments > 60,
-        "{calls} calls, {effects} effects, {moments} moments"
+        calls > 100 && effects > 100 && moments > 60 && to_replay > 0,
+        "{calls} calls, {effects} effects, {moments} moments, {to_replay} to replay"
     );
     println!("{moments} moments, {calls} calls and {effects} changes replayed");
 }
