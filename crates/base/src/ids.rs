@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use crate::checksum::mix64;
+
 macro_rules! id {
     ($(#[$meta:meta])* $name:ident($inner:ty)) => {
         $(#[$meta])*
@@ -168,6 +170,15 @@ impl fmt::Display for ImageSlot {
 pub struct Uuid(pub [u8; 16]);
 
 impl Uuid {
+    /// Returns the identity that belongs to a seed. Different seeds give different identities.
+    #[must_use]
+    pub fn of_seed(seed: u64) -> Uuid {
+        let mut uuid = [0; 16];
+        uuid[..8].copy_from_slice(&mix64(seed).to_le_bytes());
+        uuid[8..].copy_from_slice(&mix64(seed ^ 0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        Uuid(uuid)
+    }
+
     /// Returns a short form of the identity for block headers. It is enough to distinguish the blocks of two databases.
     #[must_use]
     pub fn short(&self) -> u64 {

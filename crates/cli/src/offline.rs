@@ -21,7 +21,7 @@ use perdura_recovery::tree::TreeMeans;
 use perdura_recovery::verify::log_begin;
 use perdura_recovery::{Anchor, Tail, read_anchor};
 use perdura_recovery::{Level, Method, Methods, Schedule, check_methods, writes_in_place};
-use perdura_restore::THREADS_A_CORE;
+use perdura_restore::default_threads;
 use perdura_wal::{Check, Cut, StreamScan, scan_stream};
 
 use crate::exit::Usage;
@@ -283,10 +283,10 @@ pub fn threads_or_cores(threads: usize) -> usize {
     }
 }
 
-/// Returns `threads`, or for `0` the default of a restore: [`THREADS_A_CORE`] for each core.
+/// Returns `threads`, or for `0` the default of a restore.
 pub fn restore_threads(threads: usize) -> usize {
     match threads {
-        0 => THREADS_A_CORE * threads_or_cores(0),
+        0 => default_threads(),
         threads => threads,
     }
 }

@@ -181,11 +181,8 @@ fn log_memory(env: &Env, options: &CoreOptions) -> LogMemory {
 }
 
 fn new_database(env: &Env, options: &CoreOptions, yardstick: Yardstick) -> NewDatabase {
-    let mut uuid = [0; 16];
-    uuid[..8].copy_from_slice(&mix64(env.seed).to_le_bytes());
-    uuid[8..].copy_from_slice(&mix64(env.seed ^ 0x9e37_79b9_7f4a_7c15).to_le_bytes());
     NewDatabase {
-        uuid: Uuid(uuid),
+        uuid: Uuid::of_seed(env.seed),
         geometry: Geometry {
             partitions: options.partitions,
             chunk_pages: options.chunk_pages,

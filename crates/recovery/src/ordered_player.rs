@@ -54,8 +54,8 @@ impl<'a> OrderedFrame<'a> {
 /// the restart.
 pub trait OrderedPlayer: Debug + Send + Sync {
     /// Begins the pass, after pages, catalog and indexes are complete. A restart calls this once, even if it has loaded
-    /// an image more than once. `image` is the checkpoint epoch of the
-    /// key-addressed rows in the image; 0 if there is no image.
+    /// an image more than once. `image` is the checkpoint epoch of the key-addressed
+    /// rows in the image; 0 if there is no image.
     ///
     /// # Errors
     /// The player cannot work with this catalog.

@@ -70,7 +70,8 @@ impl BackupCopy {
     ///
     /// # Errors
     /// [`Error::Usage`] if there is no image yet, or only the image of a restore with ordered frames after it.
-    /// [`Error::Usage`] if the image was made by an older build, which did not record the image's lowest epoch. Damage of the image. Errors of the disks.
+    /// [`Error::Usage`] if the image was made by an older build, which did not record the image's lowest epoch. Damage
+    /// of the image. Errors of the disks.
     pub fn begin(
         disks: &Disks,
         anchor: Arc<Anchor>,

@@ -274,6 +274,10 @@ pub(crate) fn beginning(store: &Store) -> Result<Option<Arc<Backup>>> {
 /// made it. Also fails if a run does not continue the numbers of the frames before it.
 fn check_frames(header: &BackupHeader, runs: &[Listed], store: &Store) -> Result<()> {
     let mut chain = NumberChain::default();
+    debug_assert!(
+        runs.is_sorted_by_key(|run| run.id().epochs.begin),
+        "the runs are in the order of their epochs"
+    );
     for run in runs {
         let run = run.open(store)?;
         if header.is_of_one_moment() && !run.header().carries_frames {

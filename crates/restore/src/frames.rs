@@ -113,6 +113,13 @@ impl Wanted {
             }
             self.newest[usize::from(partition.0)] = number;
         }
+        debug_assert!(
+            self.newest
+                .iter()
+                .zip(&self.backup)
+                .all(|(now, was)| now >= was),
+            "a number is never lower than the backup's"
+        );
         Ok(())
     }
 
@@ -251,6 +258,12 @@ pub(crate) fn write_frames(
             }
         }
     }
+    assert!(wanted.parts.is_empty(), "each epoch was ended");
+    assert_eq!(
+        log.is_some(),
+        carried.frames() > 0,
+        "the log has the frames"
+    );
     if let Some(log) = log {
         flush_all(&log.wal)?;
         vouch_for(&log.wal, cell, &carried)?;

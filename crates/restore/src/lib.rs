@@ -62,7 +62,9 @@ pub use log_order::{ReplayReport, restore_in_log_order};
 pub use many::RUNS_MAX;
 pub use plan::RestorePlan;
 pub use progress::RestoreProgress;
-pub use restore::{RestoreMeans, RestoreReport, THREADS_A_CORE, restore, restore_within};
+pub use restore::{
+    RestoreMeans, RestoreReport, THREADS_A_CORE, default_threads, restore, restore_within,
+};
 pub use scratch::Scratch;
 pub use served::{RunMoments, Served, served};
 pub use tail::{Complete, LogTail, Surviving, drained_lives, read_tail};

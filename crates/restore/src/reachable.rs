@@ -2,14 +2,15 @@
 //!
 //! A damaged run divides the runs into *stretches*. Each backup serves moments of the stretches that it touches.
 
-use perdura_archive::backup::{BackupHeader, BackupKind};
+use perdura_archive::backup::BackupHeader;
 use perdura_archive::manifest::Clock;
-use perdura_archive::{BackupId, Manifest, Moment, Store};
+use perdura_archive::{BackupId, Manifest, Moment, RunId, Store};
 use perdura_base::{Epoch, Error, Result};
 use perdura_wal::Archived;
 
 use crate::choose::{TablesSince, beginning};
 use crate::listed::{Listed, end_of};
+use crate::reach::Reach;
 use crate::served::{RunMoments, Served, served};
 
 /// Epochs that follow each other, and the moments among them.
@@ -154,13 +155,18 @@ fn frames_to_replay(backups: &[Serving], stretches: &[Stretch]) -> u64 {
     let usable = backups.iter().filter(|backup| backup.served.is_some());
     let headers = usable.filter_map(|backup| backup.header.as_ref().ok());
     let newest = headers.max_by_key(|header| header.moment());
-    let begin = newest.map(|header| match (header.kind, header.is_of_one_moment()) {
-        (BackupKind::Sweep, false) => header.begin,
-        (BackupKind::Sweep, true) | (BackupKind::Cut, _) => Epoch(header.moment().0 + 1),
-    });
-    let runs = stretches.last().into_iter().flatten();
-    let after = runs.filter(|run| begin.is_none_or(|begin| begin <= run.id.epochs.last()));
-    after.map(|run| run.frames).sum()
+    let runs = || stretches.last().into_iter().flatten();
+    let ids: Vec<RunId> = runs().map(|run| run.id).collect();
+    let reach = newest.map(|header| Reach::of(header, &ids, None));
+    let is_needed = |run: &&RunMoments| match &reach {
+        Some(reach) => reach.as_ref().is_ok_and(|reach| reach.needs(run.id)),
+        None => true,
+    };
+    debug_assert!(
+        runs().all(|run| run.carries_frames || run.frames == 0),
+        "a run with frames says so"
+    );
+    runs().filter(is_needed).map(|run| run.frames).sum()
 }
 
 /// Returns the time between two moments, microseconds, without the known steps of the clock between them.

@@ -58,6 +58,12 @@ use crate::sink::ImageSink;
 /// copy.
 pub const THREADS_A_CORE: usize = 4;
 
+/// Returns the number of threads that a restore on this machine should have.
+#[must_use]
+pub fn default_threads() -> usize {
+    THREADS_A_CORE * std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// The report of a restore.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RestoreReport {
@@ -325,6 +331,7 @@ fn name_image(
         plan.highest_epoch() >= plan.target,
         "no epoch of the parent's is used again"
     );
+    assert!(header.id.k < k, "the image's number is above the backup's");
     let update = cell.update(|record| {
         record.families = families;
         record.parent = Some(Parent {

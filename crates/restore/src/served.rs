@@ -84,6 +84,7 @@ pub fn served(header: &BackupHeader, runs: &[RunMoments]) -> Option<Served> {
             (from, if has_behind { last } else { end })
         }
     };
+    assert!(from <= to, "the first moment is not after the last one");
     // Only the first moment, the backup's end, may lie outside the runs.
     let outside = !runs.iter().any(|run| run.id.epochs.contains(from));
     let within = runs.iter().map(|run| moments_within(run, from, to));

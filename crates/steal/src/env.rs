@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use perdura_base::checksum::mix64;
 use perdura_base::{Error, Result, Uuid};
 use perdura_device::Clock;
 use perdura_heap::Geometry;
@@ -39,7 +38,7 @@ impl StealEnv {
             )));
         }
         Ok(NewDatabase {
-            uuid: new_uuid(self.seed),
+            uuid: Uuid::of_seed(self.seed),
             geometry,
             streams: u8::try_from(self.disks.logs.len()).expect("at most 16 streams"),
             segments: SegmentSizes::fixed(segment_bytes),
@@ -60,12 +59,4 @@ impl StealEnv {
         let (disks, clock) = (self.disks.clone(), Arc::clone(&self.clock));
         Ok(RestartOptions::of_records(disks, clock, schedule, methods))
     }
-}
-
-/// Returns the uuid of a new database, derived from a seed.
-fn new_uuid(seed: u64) -> Uuid {
-    let mut uuid = [0; 16];
-    uuid[..8].copy_from_slice(&mix64(seed).to_le_bytes());
-    uuid[8..].copy_from_slice(&mix64(seed ^ 0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    Uuid(uuid)
 }

@@ -33,7 +33,7 @@ const ASSERTIONS: [(&str, usize); 20] = [
     ("txn", 12),
     ("table", 13),
     ("recovery", 12),
-    ("restore", 11),
+    ("restore", 12),
     ("engine", 12),
     ("steal", 10),
     ("sim", 6),

@@ -45,6 +45,15 @@ impl Codec {
     }
 }
 
+/// Returns the end of a block in the file.
+pub(super) fn end(offset: u64, bytes: u32) -> u64 {
+    debug_assert!(
+        offset < u64::MAX - u64::from(bytes),
+        "the file's length was checked"
+    );
+    offset + u64::from(bytes)
+}
+
 /// The content of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {

@@ -13,7 +13,7 @@ use perdura_base::{CkptEpoch, Epoch, PartitionId};
 use perdura_wal::FrameKind;
 
 use super::BLOCK_BYTES_MAX;
-use super::block::{BlockHead, HEAD_BYTES, RAW_BYTES_MAX};
+use super::block::{self, BlockHead, HEAD_BYTES, RAW_BYTES_MAX};
 use super::header::{HEADER_BYTES, RunHeader};
 use crate::record::PageAt;
 
@@ -274,11 +274,7 @@ impl FrameBlock {
     /// Returns the end of the block in the file.
     #[must_use]
     pub fn end(&self) -> u64 {
-        debug_assert!(
-            self.offset < u64::MAX - u64::from(self.bytes),
-            "the file's length was checked"
-        );
-        self.offset + u64::from(self.bytes)
+        block::end(self.offset, self.bytes)
     }
 }
 

@@ -5,7 +5,7 @@ use perdura_base::num::{to_u32, to_u64};
 use perdura_base::{CkptEpoch, Epoch, PartitionId};
 
 use super::BLOCK_BYTES_MAX;
-use super::block::HEAD_BYTES;
+use super::block::{self, HEAD_BYTES};
 use super::header::{HEADER_BYTES, RunHeader};
 use crate::record::PageAt;
 
@@ -33,11 +33,7 @@ impl BlockEntry {
     /// Returns the end of the block in the file.
     #[must_use]
     pub fn end(&self) -> u64 {
-        debug_assert!(
-            self.offset < u64::MAX - u64::from(self.bytes),
-            "the file's length was checked"
-        );
-        self.offset + u64::from(self.bytes)
+        block::end(self.offset, self.bytes)
     }
 }
 

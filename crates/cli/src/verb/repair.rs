@@ -169,14 +169,9 @@ pub fn must_be_empty(to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns a unique database id: two hashes of the time, each with a random key from the standard library.
+/// Returns a unique database id, from a hash of the time with a random key from the standard library.
 pub fn new_uuid(clock: &dyn Clock) -> Uuid {
-    let mut uuid = [0; 16];
-    for half in uuid.chunks_exact_mut(8) {
-        let drawn = RandomState::new().hash_one(clock.wall_us());
-        half.copy_from_slice(&drawn.to_le_bytes());
-    }
-    Uuid(uuid)
+    Uuid::of_seed(RandomState::new().hash_one(clock.wall_us()))
 }
 
 fn describe(missing: &Missing) -> String {

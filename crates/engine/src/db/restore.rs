@@ -7,11 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use perdura_archive::{Store, list_archives};
-use perdura_base::checksum::mix64;
 use perdura_base::{Error, Result, Uuid};
 use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_restore::{
-    At, Deadlines, RestoreMeans, RestorePlan, RestoreProgress, THREADS_A_CORE, restore,
+    At, Deadlines, RestoreMeans, RestorePlan, RestoreProgress, default_threads, restore,
 };
 
 use super::Db;
@@ -33,15 +32,6 @@ fn only_archive(dir: &Path) -> Result<Arc<Store>> {
     }
 }
 
-/// Returns the identity of a new database.
-fn new_uuid(clock: &SystemClock) -> Uuid {
-    let mut uuid = [0; 16];
-    for half in uuid.chunks_exact_mut(8) {
-        half.copy_from_slice(&mix64(seed(clock)).to_le_bytes());
-    }
-    Uuid(uuid)
-}
-
 impl Db {
     /// Restores a database from an archive into the directories of these options, and opens it. The directories must be
     /// missing or empty. The database gets the state of the moment `at`, or the last state of the archive if `at` is
@@ -61,11 +51,10 @@ impl Db {
         let plan = RestorePlan::from_archive(&store, target, |_, _| {})?;
         options.streams = u8::try_from(plan.streams()).unwrap_or(u8::MAX);
         let (disks, locks) = files::open_empty(&options)?;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let means = RestoreMeans {
             disks,
-            uuid: new_uuid(&clock),
-            threads: cores * THREADS_A_CORE,
+            uuid: Uuid::of_seed(seed(&clock)),
+            threads: default_threads(),
             clock: &(clock as Arc<dyn Clock>),
             progress: &RestoreProgress::default(),
             deadlines: Deadlines::Keep,
