@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use perdura::{Core, CoreOptions, Cx, Db, Error, LogForm, procedure, table};
 use perdura_base::checksum::crc32c;
+use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, Result};
 use perdura_restore::reachable::Reachable;
 use perdura_restore::{At, RestorePlan, RestoreReport};
@@ -338,6 +339,37 @@ fn a_restored_database_with_frames_crashes_and_continues() {
         drop(core);
         disks.crash(seed);
     }
+}
+
+/// The end of the new log may be lost before the first open, like that of any log. A restart takes a lost end for a torn
+/// one, and cuts there. The restored calls would be gone in silence. So a restore vouches for the log that it wrote.
+#[test]
+fn a_restored_log_that_lost_its_end_is_refused() {
+    let mut tables = Tables::new(7, LogForm::Command);
+    tables.world.back_up();
+    (0..8).for_each(|_| tables.call());
+    tables.world.flush();
+    tables.world.archive();
+    let last = tables.history.last().expect("a call").0;
+    let (disks, report) = tables.restore(last).expect("a restore");
+    assert_eq!(report.carried.frames(), 8);
+    let whole = disks.log.snapshot();
+    let mut refused = 0;
+    for (path, _) in disks.log.files() {
+        let bytes = disks.log.read_all(&path).expect("it has power");
+        let Some(end) = bytes.iter().rposition(|byte| *byte != 0) else {
+            continue;
+        };
+        disks.log.zero_from(&path, to_u64(end / 512 * 512));
+        let error = disks.open_with(options(tables.log)).map(drop);
+        let error = error.expect_err(&format!("{path} lost its end"));
+        assert!(error.to_string().contains("log"), "{error}");
+        disks.log.restore(&whole);
+        refused += 1;
+    }
+    assert!(refused > 0, "the new log has frames");
+    let core = disks.open_with(options(tables.log)).expect("it opens");
+    assert_eq!(Rows::read(&core), tables.live);
 }
 
 /// Commands between the backup and a moment use a table that was dropped before the moment. Once the images had the drop,
