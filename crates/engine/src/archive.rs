@@ -23,7 +23,7 @@ use std::sync::Arc;
 use perdura_archive::quick::WORKSPACE_BYTES;
 use perdura_archive::store::{Creation, Own};
 use perdura_archive::{
-    Archiver, ArchiverOptions, ArchiverStep, Generation, Role, RunTarget, Store, Writer,
+    Archiver, ArchiverOptions, ArchiverStep, Edit, Generation, Role, RunTarget, Store, Writer,
     list_archives,
 };
 use perdura_base::checksum::mix64;
@@ -437,14 +437,21 @@ impl Archiving {
         store: Arc<Store>,
         backlog: Option<Backlog>,
     ) -> Result<Running> {
-        let end = end_of(&store);
-        let mut source = core.log_source(&end)?;
         if core.archived().is_none() {
-            // `set_archived` makes the log keep everything from `end` on, so the log must still
-            // reach back to `end`.
-            source.step(&core.wal().durable_end(Rung::Disk), |_, _| Ok(()))?;
-            source = core.log_source(&end)?;
+            // `set_archived` makes the log keep everything from the archive's end on, so the log must still reach back
+            // to it.
+            match check_log_from(core, &end_of(&store)) {
+                // A crash came between the creation of the archive and its note in the anchor. Until this life, no
+                // checkpoint kept the log for the archive, which is still empty.
+                Err(Error::Truncated { .. }) if store.manifest().objects.is_empty() => {
+                    store.publish(Edit::Skip(core.archive_start()?)).run()?;
+                    check_log_from(core, &end_of(&store))?;
+                }
+                checked => checked?,
+            }
         }
+        let end = end_of(&store);
+        let source = core.log_source(&end)?;
         core.set_archived(&end)?;
         let options = ArchiverOptions {
             row: self.row,
@@ -523,4 +530,11 @@ impl Archiving {
         };
         Store::create(disk, creation)
     }
+}
+
+/// Fails if the log does not reach back to a position of an archive.
+fn check_log_from(core: &Core, end: &EpochEnds) -> Result<()> {
+    let mut source = core.log_source(end)?;
+    source.step(&core.wal().durable_end(Rung::Disk), |_, _| Ok(()))?;
+    Ok(())
 }

@@ -8,18 +8,18 @@ use perdura::{
     Archiving, Core, CoreOptions, Db, Disks, Env, EpochEnds, Error, Merging, MergingStep, Options,
     Progress, Rung,
 };
-use perdura_archive::{ArchiverStep, MergerOptions, Retention, Store, list_archives};
-use perdura_base::{CkptEpoch, Epoch, Uuid};
+use perdura_archive::{ArchiverStep, MergerOptions, Retention, Store};
+use perdura_base::{CkptEpoch, Epoch};
 use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, MemDisk, SimDisk};
 use perdura_page::RegionDigest;
 use perdura_recovery::read_anchor;
 
 use crate::archiver::any_fault;
 use crate::archiver::{Record, begin, read_log, read_run};
-use crate::core_steps::{open, put, small};
+use crate::core_steps::{put, small};
 use crate::with_threads::set;
 
-const LIFE: u64 = 1;
+pub const LIFE: u64 = 1;
 
 /// A database, its archive on a separate disk, and all records ever logged.
 struct World {
@@ -59,7 +59,7 @@ fn merging(archiving: &Archiving) -> Merging {
     Merging::new(archiving.lent(), options, Retention::default())
 }
 
-fn logs(log: &Arc<SimDisk>) -> Vec<Arc<dyn Disk>> {
+pub fn logs(log: &Arc<SimDisk>) -> Vec<Arc<dyn Disk>> {
     vec![log.life()]
 }
 
@@ -357,7 +357,7 @@ fn runs_of_an_hour_are_few_at_any_time() {
 }
 
 /// Steps the archiver until it is idle. Returns the number of runs made.
-fn drain(core: &Core, archiving: &mut Archiving) -> usize {
+pub fn drain(core: &Core, archiving: &mut Archiving) -> usize {
     let mut runs = 0;
     loop {
         archiving.cut_at(core.wal().durable(Rung::Disk));
@@ -367,51 +367,6 @@ fn drain(core: &Core, archiving: &mut Archiving) -> usize {
             ArchiverStep::Working => {}
         }
     }
-}
-
-#[test]
-fn an_archive_of_a_database_that_is_there_begins_with_its_newest_image() {
-    let (log, store) = (SimDisk::new(1), SimDisk::new(1));
-    let core = open(&log, 2);
-    put(&core, "key", b"before");
-    core.flush_all().unwrap();
-    core.checkpoint_now().unwrap();
-    let start = core.archive_start().unwrap();
-    assert!(start.epoch > Epoch(0));
-    put(&core, "key", b"behind");
-    core.flush_all().unwrap();
-    let mut archiving = Archiving::new(store.life(), LIFE);
-    assert_eq!((core.archived(), archiving.has_all()), (None, false));
-    archiving.step(&core).unwrap();
-    assert_eq!(core.archived(), Some(start.clone()));
-    assert_eq!(
-        (drain(&core, &mut archiving), archiving.has_all()),
-        (1, true)
-    );
-    let uuid = core.anchor().get().uuid;
-    let archive = Store::read_only(store.life(), &uuid).unwrap();
-    let manifest = archive.manifest();
-    assert_eq!(manifest.begin, Epoch(start.epoch.0 + 1));
-    let k = core.checkpoint_stats().last_k;
-    assert!(manifest.images.retained.iter().any(|image| image.0 == k));
-    assert_eq!(manifest.images, core.images_for_archive());
-}
-
-#[test]
-fn an_archive_that_is_gone_is_not_begun_again_and_the_log_is_kept() {
-    let (log, store) = (SimDisk::new(1), SimDisk::new(1));
-    let core = open(&log, 1);
-    let mut archiving = Archiving::new(store.life(), LIFE);
-    put(&core, "key", b"value");
-    core.flush_all().unwrap();
-    assert_eq!(drain(&core, &mut archiving), 1);
-    let empty = SimDisk::new(2);
-    let mut elsewhere = Archiving::new(empty.life(), LIFE);
-    let refused = elsewhere.step(&core).unwrap_err().to_string();
-    assert!(refused.contains("has no archive"), "{refused}");
-    assert!(empty.files().is_empty());
-    assert!(list_archives(empty.life().as_ref()).unwrap().is_empty());
-    assert_eq!(elsewhere.end_of(&Uuid([9; 16]), &logs(&log)).unwrap(), None);
 }
 
 /// Found by the simulator: an archive ended earlier than the anchor said. A killed process had published a manifest

@@ -1,5 +1,6 @@
 //! Tests of the engine through the public interface: the guarantees for users of the crate.
 
+mod archive_begins;
 mod archive_files;
 mod archived;
 mod archiver;
