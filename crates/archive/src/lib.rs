@@ -8,6 +8,7 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`name`] | the name of a run, and the temporary name under which it is written |
+//! | [`keyed`] | the pages of key-addressed tables, as of the newest cut |
 //! | [`numbers`] | the numbers of ordered frames across runs |
 //! | [`record`] | the records that a run holds, plain and net |
 //! | [`run`] | the format of a run: header, blocks, index, summaries, footer |
@@ -51,6 +52,7 @@ pub mod backup;
 pub mod drain;
 pub mod estimate;
 pub mod generation;
+pub mod keyed;
 pub mod log_order;
 pub mod manifest;
 pub mod merge;

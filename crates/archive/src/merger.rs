@@ -437,7 +437,8 @@ impl Merger {
         let mut images = manifest.images.clone();
         for object in &manifest.objects {
             match object.id {
-                ObjectId::Run(_) => {}
+                // No page record is of a page that an increment has.
+                ObjectId::Run(_) | ObjectId::Increment(_) => {}
                 ObjectId::Sweep(id) => images.retained.push(id.k),
                 ObjectId::Cut(id) => moments.push(moment_at(id.end, listed)),
             }

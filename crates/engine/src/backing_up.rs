@@ -22,6 +22,7 @@ use crate::archiver::AtArchive;
 use crate::checkpointer::Checkpointer;
 use crate::delays::Work;
 use crate::ground::Ground;
+use crate::increments::Increments;
 use crate::stats::{BackupState, ListedBackup};
 
 /// The thread checks for requests this often.
@@ -44,6 +45,7 @@ pub(crate) struct Backer {
     ground: Arc<Ground>,
     archive: Arc<AtArchive>,
     checkpoints: Arc<Checkpointer>,
+    increments: Increments,
     /// Requests, and the outcome of the last backup. The condition variable `ended` signals the end of a backup.
     book: Mutex<Backups>,
     ended: Condvar,
@@ -60,6 +62,7 @@ impl Backer {
             ground: Arc::clone(ground),
             archive: Arc::clone(archive),
             checkpoints: Arc::clone(checkpoints),
+            increments: Increments::new(ground, archive),
             book: Mutex::default(),
             ended: Condvar::new(),
         }
@@ -82,6 +85,8 @@ impl Backer {
             {
                 let mut book = self.book.lock();
                 if !std::mem::take(&mut book.wanted) && !is_first {
+                    drop(book);
+                    self.make_increment(now_ns);
                     continue;
                 }
                 assert_eq!(
@@ -102,6 +107,39 @@ impl Backer {
             }
             self.note_backup(outcome);
             self.ended.notify_all();
+        }
+    }
+
+    /// Makes the increment of the newest image, if it is owed. A failure is reported and retried.
+    fn make_increment(&self, now_ns: u64) {
+        let delays = &self.ground.delays;
+        let Some(k) = self.increments.owed() else {
+            return;
+        };
+        if !delays.is_due(Work::Increment, now_ns) {
+            return;
+        }
+        if self.increments.are_many() {
+            self.increments.settle(k);
+            self.book.lock().wanted = true;
+            return;
+        }
+        match self.increments.make() {
+            Ok(made) => {
+                debug_assert!(
+                    made.is_none_or(|summary| summary.header.base.is_some()),
+                    "an increment continues a backup"
+                );
+                self.increments.settle(k);
+                delays.done(Work::Increment);
+            }
+            Err(Error::Stopped(_)) if self.ground.is_stopping() => {}
+            Err(error) => {
+                if matches!(error, Error::Cancelled(_)) {
+                    self.increments.settle(k);
+                }
+                delays.failed(Work::Increment, &error, self.ground.now_ns());
+            }
         }
     }
 
@@ -169,13 +207,10 @@ impl Backer {
         let manifest = self.archive.lent.get().map(|store| store.manifest());
         let objects = manifest.iter().flat_map(|manifest| &manifest.objects);
         let listed = objects.filter_map(|object| {
-            let id = object.id.backup()?;
+            let id = object.id.backup().or(object.id.increment())?;
             Some(ListedBackup {
-                name: id.name(),
-                kind: match object.id {
-                    ObjectId::Cut(_) => "cut",
-                    ObjectId::Sweep(_) | ObjectId::Run(_) => "sweep",
-                },
+                name: object.id.name(),
+                kind: object.id.kind(),
                 end_epoch: id.end.0,
                 checkpoint: id.k.0,
                 bytes: object.bytes,

@@ -36,6 +36,8 @@ pub(crate) enum Work {
     Backlog,
     /// The first backup of an archive.
     Backup,
+    /// An increment of the archive's newest backup.
+    Increment,
     /// Changing the view of the mirror.
     View,
     /// Merging the runs of the archive.
@@ -55,6 +57,7 @@ impl Work {
             Work::Archive => "archiving the log".into(),
             Work::Backlog => "writing the archive's backlog".into(),
             Work::Backup => "the archive's first backup".into(),
+            Work::Increment => "an increment of the archive's backup".into(),
             Work::View => "changing the view of the mirror".into(),
             Work::Merge => "merging the archive".into(),
             Work::Objects => "finding the archive's files whole".into(),
@@ -69,9 +72,12 @@ impl Work {
             | Work::View
             | Work::Archive
             | Work::Backlog => URGENT_NS,
-            Work::Checkpoint | Work::Removal | Work::Backup | Work::Merge | Work::Objects => {
-                LONGEST_NS
-            }
+            Work::Checkpoint
+            | Work::Removal
+            | Work::Backup
+            | Work::Increment
+            | Work::Merge
+            | Work::Objects => LONGEST_NS,
         }
     }
 }

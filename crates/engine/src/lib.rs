@@ -127,6 +127,7 @@ mod env;
 pub mod files;
 mod flusher;
 mod ground;
+mod increments;
 mod keys;
 mod lent;
 mod machine;

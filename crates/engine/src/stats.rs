@@ -169,7 +169,8 @@ pub struct BackupState {
 pub struct ListedBackup {
     /// Its name.
     pub name: String,
-    /// `sweep`: the copy of an image. `cut`: the state at the end of an epoch.
+    /// `sweep`: the copy of an image. `cut`: the state at the end of an epoch. `increment`: the changes of key-addressed
+    /// tables up to a later image.
     pub kind: &'static str,
     /// The end epoch of the backup.
     pub end_epoch: u64,

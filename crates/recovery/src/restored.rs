@@ -1,8 +1,8 @@
 //! The image of a restored database: the section `RSTR` of the anchor (docs/formats/anchor.md).
 //!
 //! A restore with ordered frames makes an image with a new checkpoint epoch, above all tags of the parent. The rows of
-//! its key-addressed tables are older: they are as of the backup. The catalog may list a dropped table with a tag of the
-//! parent. Whether the image has the rows of that table depends on the backup's checkpoint epoch.
+//! its key-addressed tables are older: they are as of a backup or an increment. The catalog may list a dropped table with a tag of the
+//! parent. Whether the image has the rows of that table depends on the checkpoint epoch of that file.
 
 use perdura_base::CkptEpoch;
 use perdura_base::cursor::{Reader, Writer};
@@ -10,12 +10,12 @@ use perdura_base::cursor::{Reader, Writer};
 /// The tag of the section.
 pub(crate) const SECTION: [u8; 4] = *b"RSTR";
 
-/// The image that a restore made, and the backup that its key-addressed rows are of.
+/// The image that a restore made, and the file that its key-addressed rows are of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RestoredRows {
     /// The checkpoint epoch of the image.
     pub image: CkptEpoch,
-    /// The checkpoint epoch of the backup. 0: no backup, so the image has no key-addressed row.
+    /// The checkpoint epoch of the backup or the increment. 0: no backup, so the image has no key-addressed row.
     pub backup: CkptEpoch,
 }
 

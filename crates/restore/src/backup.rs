@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use perdura_archive::Progress;
 use perdura_archive::backup::{
-    BackupHeader, BackupId, BackupKind, BackupSummary, BackupTail, BackupWriter, PageEntry,
+    BackupHeader, BackupId, BackupKind, BackupSummary, BackupTail, BackupWriter,
 };
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
@@ -26,6 +26,9 @@ use perdura_recovery::image::{
 };
 use perdura_recovery::{Anchor, Disks};
 
+use crate::last_cut::LastCut;
+use crate::since::{Since, page_entry};
+
 /// The maximum number of pages that a step reads.
 const STEP_PAGES: usize = 64;
 
@@ -35,6 +38,7 @@ pub(crate) fn empty_header(anchor: &Anchor) -> BackupHeader {
         uuid: anchor.uuid,
         id: BackupId::cut(Epoch(0)),
         kind: BackupKind::Cut,
+        base: None,
         consistent: false,
         begin: Epoch(1),
         wall_us: anchor.created_us,
@@ -47,13 +51,15 @@ pub(crate) fn empty_header(anchor: &Anchor) -> BackupHeader {
     }
 }
 
-/// The copy of one image.
+/// The copy of one image, or of the pages that changed after a cut.
 pub struct BackupCopy {
     anchor: Arc<Anchor>,
     slot: ImageSlot,
     images: Vec<ImageFile>,
     places: Places,
     listed: LoadedDirectory,
+    /// The choice of an increment's pages. `None`: the copy is a backup.
+    since: Option<Since>,
     writer: Option<BackupWriter>,
     tail: Option<BackupTail>,
     partition: PartitionId,
@@ -66,6 +72,32 @@ pub struct BackupCopy {
 }
 
 impl BackupCopy {
+    /// Begins a copy of the pages of key-addressed tables that changed between a cut and the newest image. `None`: the
+    /// image has no change of such tables, or is not of one instant.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn begin_increment(
+        disks: &Disks,
+        anchor: Arc<Anchor>,
+        archive: Arc<dyn Disk>,
+        dir: &str,
+        since: LastCut,
+    ) -> Result<Option<BackupCopy>> {
+        let newest = anchor.newest_image().map(|slot| anchor.image(slot));
+        if !newest.is_some_and(|image| image.consistent && image.k > since.k) {
+            return Ok(None);
+        }
+        let copy = BackupCopy::begin_since(disks, anchor, archive, dir, Some(since))?;
+        let numbers = copy.listed.pseq.as_ref();
+        let before = copy.since.as_ref().map(|since| &since.cut().numbers);
+        if numbers == before {
+            copy.abandon()?;
+            return Ok(None);
+        }
+        Ok(Some(copy))
+    }
+
     /// Begins a copy of the newest image that the anchor names, into the existing folder `dir` of the archive.
     ///
     /// # Errors
@@ -77,6 +109,16 @@ impl BackupCopy {
         anchor: Arc<Anchor>,
         archive: Arc<dyn Disk>,
         dir: &str,
+    ) -> Result<BackupCopy> {
+        BackupCopy::begin_since(disks, anchor, archive, dir, None)
+    }
+
+    fn begin_since(
+        disks: &Disks,
+        anchor: Arc<Anchor>,
+        archive: Arc<dyn Disk>,
+        dir: &str,
+        since: Option<LastCut>,
     ) -> Result<BackupCopy> {
         anchor.check_archivable()?;
         let newest = anchor.newest_image();
@@ -104,33 +146,52 @@ impl BackupCopy {
                 k: image.k,
             },
             kind: BackupKind::Sweep,
+            base: since.as_ref().map(|since| since.base().id),
             consistent: image.consistent,
             begin,
             wall_us: image.wall_us,
             ..empty_header(&anchor)
         };
         let writer = BackupWriter::create(archive, dir, header)?;
-        let pages = listed.directory.present(PartitionId(0)).collect();
-        Ok(BackupCopy {
+        let mut copy = BackupCopy {
             places: Places::of(&anchor),
             anchor,
             slot,
             images,
             listed,
+            since: since.map(|cut| Since::new(cut, header.chunks, header.id.k)),
             writer: Some(writer),
             tail: None,
             partition: PartitionId(0),
-            pages,
+            pages: Vec::new(),
             copied: 0,
             done: 0,
             buf: AlignedBuf::zeroed(STEP_PAGES * PAGE_BYTES),
-        })
+        };
+        copy.begin_partition();
+        Ok(copy)
+    }
+
+    /// Finds the pages of the current partition to copy: all pages, or those that an increment needs.
+    fn begin_partition(&mut self) {
+        self.copied = 0;
+        let present = self.listed.directory.present(self.partition);
+        self.pages = match &mut self.since {
+            Some(since) => since.begin_partition(self.partition, present),
+            None => present.collect(),
+        };
     }
 
     /// Returns the number of pages copied so far, and the number of pages in the image.
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
         (self.done, self.listed.directory.pages())
+    }
+
+    /// Returns whether the copy is an increment.
+    #[must_use]
+    pub fn is_increment(&self) -> bool {
+        self.since.is_some()
     }
 
     /// Gives up the copy and removes its file, unless the file is complete.
@@ -158,12 +219,14 @@ impl BackupCopy {
         let writer = self.writer.as_mut().expect("the backup has not ended");
         let at = usize::from(self.partition.0);
         let pseq = self.listed.pseq.as_ref().map(|pseq| pseq[at]);
-        let sidecar = std::mem::take(&mut self.listed.sidecars[at]);
+        let sidecar = match &self.since {
+            None => std::mem::take(&mut self.listed.sidecars[at]),
+            Some(since) => since.list(),
+        };
         writer.end_partition(pseq, sidecar);
         self.partition = PartitionId(self.partition.0 + 1);
         if self.partition.0 < self.anchor.geometry.partitions {
-            self.pages = self.listed.directory.present(self.partition).collect();
-            self.copied = 0;
+            self.begin_partition();
         } else if let Some(writer) = self.writer.take() {
             self.tail = Some(writer.finish()?);
         }
@@ -214,13 +277,13 @@ impl BackupCopy {
                      back up that checkpoint.",
                 ));
             }
-            let entry = PageEntry {
-                local: *local,
-                useq: entry.useq,
-                crc: entry.crc,
-                digest: entry.digest,
+            let is_held = match &mut self.since {
+                Some(since) => since.is_held(*local, entry, page)?,
+                None => false,
             };
-            writer.push(entry, page)?;
+            if !is_held {
+                writer.push(page_entry(*local, entry), page)?;
+            }
         }
         debug_assert!(first.offset() >= PAGES_HEADER_BYTES, "pages are read");
         self.copied += some.len();

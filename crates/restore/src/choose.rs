@@ -8,8 +8,9 @@
 use std::sync::Arc;
 
 use perdura_archive::backup::{Backup, BackupHeader, BackupId, BackupKind, BackupWriter};
+use perdura_archive::keyed::{Keyed, candidates};
 use perdura_archive::merge::Images;
-use perdura_archive::{Manifest, NumberChain, Run, RunId, Store};
+use perdura_archive::{Manifest, NumberChain, ObjectId, Run, RunId, Store};
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::{Disk, MemDisk};
 use perdura_recovery::anchor::Anchor;
@@ -34,8 +35,23 @@ pub struct Sources<'a> {
     pub scratch: Option<Scratch>,
     /// The maximum number of runs that the restore reads simultaneously, at least 2.
     pub runs_max: usize,
-    /// Backups that were found damaged and must not be used.
-    pub without: Vec<BackupId>,
+    /// Backups and increments that were found damaged and must not be used.
+    pub without: Vec<ObjectId>,
+}
+
+/// The files that a restore begins with: a backup, and a later cut of key-addressed tables.
+struct Start {
+    backup: Arc<Backup>,
+    keyed: Option<Keyed>,
+}
+
+impl Start {
+    fn of(backup: Arc<Backup>) -> Start {
+        Start {
+            backup,
+            keyed: None,
+        }
+    }
 }
 
 /// Returns the plan. Fails if the last state was asked for, and later commits are known than those of the plan's state.
@@ -69,7 +85,7 @@ impl Sources<'_> {
     }
 
     /// Returns the plan to restore the state of `target`, or the last state if `target` is `None`. Calls `passed_over`
-    /// with each backup that cannot be used, and the reason.
+    /// with each backup and each increment that cannot be used, and the reason.
     ///
     /// # Errors
     /// [`Error::Usage`] if the archive has no backup; otherwise the reason why the nearest backup cannot be used.
@@ -77,7 +93,7 @@ impl Sources<'_> {
     pub fn plan(
         &self,
         target: Option<Epoch>,
-        mut passed_over: impl FnMut(BackupId, &Error),
+        mut passed_over: impl FnMut(ObjectId, &Error),
     ) -> Result<RestorePlan> {
         self.store
             .with_newest(|manifest| self.plan_by(manifest, target, &mut passed_over))
@@ -87,10 +103,13 @@ impl Sources<'_> {
         &self,
         manifest: &Manifest,
         target: Option<Epoch>,
-        passed_over: &mut impl FnMut(BackupId, &Error),
+        passed_over: &mut impl FnMut(ObjectId, &Error),
     ) -> Result<RestorePlan> {
-        let mut backups: Vec<BackupId> = manifest.backups().collect();
-        backups.retain(|id| !self.without.contains(id));
+        let objects = manifest.objects.iter().map(|object| object.id);
+        let usable = objects.filter(|object| !self.without.contains(object));
+        let mut backups: Vec<(ObjectId, BackupId)> = usable
+            .filter_map(|object| Some((object, object.backup()?)))
+            .collect();
         let mut runs = Listed::of_archive(self.store)?;
         runs.extend(self.tail.iter().cloned().map(Listed::Open));
         // The database may add runs at any time. Only the runs that were listed above count as known.
@@ -98,25 +117,26 @@ impl Sources<'_> {
         let known = last.map_or(manifest.held().0, |last| last.max(manifest.held().0));
         let wanted = target.or(last).unwrap_or_default();
         // Backups before the moment come first, then backups after it. In both groups the nearest backup comes first.
-        backups.sort_by_key(|id| {
+        backups.sort_by_key(|(_, id)| {
             let is_behind = id.end > wanted;
             (is_behind, id.end.0.abs_diff(wanted.0))
         });
         let since = TablesSince::of(self.store)?;
         let mut first = None;
-        for (id, attempt) in backups.into_iter().zip(1..) {
+        for ((object, id), attempt) in backups.into_iter().zip(1..) {
             let mut is_later = false;
             let plan = self.store.open_backup(id).and_then(|backup| {
                 let header = backup.header();
                 is_later = header.is_of_one_moment() && wanted < header.moment();
                 since.check(&backup, wanted)?;
-                self.plan_from(backup, &runs, target, attempt)
+                let keyed = self.newest_cut(manifest, header, wanted, passed_over)?;
+                self.plan_from(Start { backup, keyed }, &runs, target, attempt)
             });
             match plan {
                 Ok(plan) => return check_last(plan, known, target),
                 Err(error) => {
                     if !is_later {
-                        passed_over(id, &error);
+                        passed_over(object, &error);
                     }
                     first.get_or_insert(error);
                 }
@@ -126,7 +146,7 @@ impl Sources<'_> {
         if !runs.is_empty()
             && let Some(empty) = beginning(self.store)?
             && since.check(&empty, wanted).is_ok()
-            && let Ok(plan) = self.plan_from(empty, &runs, target, 0)
+            && let Ok(plan) = self.plan_from(Start::of(empty), &runs, target, 0)
         {
             return check_last(plan, known, target);
         }
@@ -139,9 +159,47 @@ impl Sources<'_> {
         }))
     }
 
+    /// Returns the newest cut of key-addressed tables that continues a backup and serves `wanted`. `None`: the backup is
+    /// the cut.
+    fn newest_cut(
+        &self,
+        manifest: &Manifest,
+        base: &BackupHeader,
+        wanted: Epoch,
+        passed_over: &mut impl FnMut(ObjectId, &Error),
+    ) -> Result<Option<Keyed>> {
+        for id in candidates(manifest, base.id, wanted) {
+            let object = ObjectId::Increment(id);
+            if self.without.contains(&object) {
+                continue;
+            }
+            match Keyed::open(|id| self.open_increment(id), manifest, base, id) {
+                Ok(keyed) if keyed.header().moment() <= wanted => return Ok(Some(keyed)),
+                Ok(_) => {}
+                Err(error) if is_of_file(&error) => passed_over(object, &error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Opens an increment, unless it was found damaged.
+    fn open_increment(&self, id: BackupId) -> Result<Arc<Backup>> {
+        if self.without.contains(&ObjectId::Increment(id)) {
+            return Err(Error::corrupt(
+                id.increment_name(),
+                0,
+                "pages that another increment needs",
+                "damage that was reported before",
+                "The restore begins with an older cut.",
+            ));
+        }
+        self.store.open_increment(id)
+    }
+
     fn plan_from(
         &self,
-        backup: Arc<Backup>,
+        Start { backup, keyed }: Start,
         runs: &[Listed],
         target: Option<Epoch>,
         attempt: u32,
@@ -149,10 +207,9 @@ impl Sources<'_> {
         let ids: Vec<RunId> = runs.iter().map(Listed::id).collect();
         let header = *backup.header();
         let reach = Reach::of(&header, &ids, target)?;
-        let is_cut = header.is_of_one_moment() && reach.target == header.moment();
-        let mut listed_us = is_cut
-            .then(|| time_of(self.store, runs, reach.target))
-            .flatten();
+        let cut = keyed.as_ref().map_or(header, |keyed| *keyed.header());
+        let cut_us = keyed_us(self.store, runs, &cut);
+        let mut listed_us = cut_us.filter(|_| reach.target == cut.moment());
         for run in runs.iter().rev() {
             let epochs = run.id().epochs;
             // The report has the time of the last listed moment up to the target. That moment is in the target's run,
@@ -201,6 +258,7 @@ impl Sources<'_> {
             self.runs_max
         );
         let mut plan = RestorePlan::of(backup, &reach, opened, listed_us);
+        (plan.keyed, plan.cut_us) = (keyed, cut_us);
         plan.scratch.clone_from(&self.scratch);
         // The needed runs that are no longer in the list were merged.
         let made = needed.iter().filter(|run| matches!(run, Listed::Merged(_)));
@@ -209,16 +267,30 @@ impl Sources<'_> {
     }
 }
 
+/// Returns whether an error is of one file of the archive, and not of the archive's disk.
+pub(crate) fn is_of_file(error: &Error) -> bool {
+    match error {
+        Error::Io { .. } => error.is_not_found() || error.is_unreadable(),
+        _ => true,
+    }
+}
+
+/// Returns the time of a cut of key-addressed tables. `None`: the file is no such cut, or no moment up to it is listed.
+fn keyed_us(store: &Store, runs: &[Listed], cut: &BackupHeader) -> Option<u64> {
+    let is_cut = cut.is_of_one_moment();
+    is_cut.then(|| time_of(store, runs, cut.moment())).flatten()
+}
+
 impl RestorePlan {
     /// Returns the plan to restore the state of `target`, or the archive's last state if `target` is `None`. Calls
-    /// `passed_over` with each backup that cannot be used, and the reason.
+    /// `passed_over` with each backup and each increment that cannot be used, and the reason.
     ///
     /// # Errors
     /// As [`Sources::plan`].
     pub fn from_archive(
         store: &Store,
         target: Option<Epoch>,
-        passed_over: impl FnMut(BackupId, &Error),
+        passed_over: impl FnMut(ObjectId, &Error),
     ) -> Result<RestorePlan> {
         Sources::archive(store).plan(target, passed_over)
     }
@@ -229,14 +301,22 @@ impl RestorePlan {
         usize::from(self.backup.header().streams)
     }
 
-    /// Returns the plan's backup if `error` reports damage of that backup, otherwise `None`. If the backup is damaged,
-    /// the caller may make a plan without it, and restore into a new directory.
+    /// Returns the plan's backup or increment if `error` reports damage of it, otherwise `None`. The caller may make a
+    /// plan without it, and restore into a new directory.
     #[must_use]
-    pub fn is_of_backup(&self, error: &Error) -> Option<BackupId> {
-        match error {
-            Error::Corrupt(damage) if damage.file == self.backup.path() => Some(self.backup()),
-            _ => None,
+    pub fn damaged_object(&self, error: &Error) -> Option<ObjectId> {
+        let file = match error {
+            Error::Corrupt(damage) => &damage.file,
+            Error::Io { file, .. } if error.is_unreadable() => file,
+            _ => return None,
+        };
+        if file != self.backup.path() {
+            return self.keyed.as_ref()?.of_path(file);
         }
+        Some(match self.backup.header().kind {
+            BackupKind::Sweep => ObjectId::Sweep(self.backup()),
+            BackupKind::Cut => ObjectId::Cut(self.backup()),
+        })
     }
 
     /// Returns the backup that the restore begins with.

@@ -121,10 +121,9 @@ fn expected(store: &Store, plan: &RestorePlan, report: &RestoreReport) -> Result
     let backup = &plan.backup;
     let header = backup.header();
     let is_cut = header.kind == BackupKind::Cut;
-    let partitions = (0..header.chunks.partitions).map(PartitionId);
-    let of_backup: Vec<u64> = partitions.map(|id| backup.proof(id)).collect();
+    let of_backup = plan.digests()?;
     // The digests of a proof leave out the pages of key-addressed tables, and those of a backup do not.
-    let is_keyed = header.archive() == Archived::Carried;
+    let is_keyed = plan.cut().archive() == Archived::Carried;
     let is_backup = is_cut || is_keyed;
     if is_backup && report.epoch == header.moment() {
         return Ok(Some(Expected {

@@ -1,16 +1,16 @@
 //! The ordered frames of a restore. They become the log of the new database.
 //!
-//! A restore makes the pages of key-addressed tables as of the backup. Their changes after the backup are in ordered
-//! frames. A frame may be a command, and only the program has its procedure. So the restore replays nothing. It writes
+//! A restore makes the pages of key-addressed tables as of a cut: that of an increment, or of the backup. Later changes are
+//! in ordered frames. A frame may be a command, and only the program has its procedure. So the restore replays nothing. It writes
 //! the frames up to the target into the new database's log. The first open replays them, as after a crash.
 //!
 //! # The order of the frames
-//! A frame is in the backup exactly if its numbers are at most the backup's. The frame's epoch decides nothing: the end
+//! A frame is in the cut exactly if its numbers are at most the cut's. The frame's epoch decides nothing: the end
 //! epoch of an image is after its cut. The new log has the frames in the order of the old epochs. A new epoch has whole
 //! old epochs. So in each partition, numbers and epochs rise together, as a restart demands.
 //!
 //! # Invariants
-//! * In each partition, the frames that are written have all numbers after the backup's, without a gap.
+//! * In each partition, the frames that are written have all numbers after the cut's, without a gap.
 //! * The anchor declares the families of the frames, and vouches for the new log, before the database is complete.
 
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ struct Wanted {
     /// The parts of the current epoch's frames.
     parts: Vec<Part>,
     run: String,
-    /// The end epoch of the backup.
+    /// The end epoch of the cut's image.
     end: Epoch,
 }
 
@@ -222,12 +222,12 @@ pub(crate) fn write_frames(
         backup: numbers,
         parts: Vec::new(),
         run: String::new(),
-        end: plan.backup.header().id.end,
+        end: plan.cut().id.end,
     };
     let mut log: Option<NewLog> = None;
     for run in plan.runs.iter().filter(|run| has_frames(run)) {
         wanted.run = run.id().name();
-        let mut frames = run.frames_by_epoch(Epoch(0), plan.target());
+        let mut frames = run.frames_by_epoch(plan.cut().begin, plan.target());
         loop {
             let is_left = frames.next_epoch(|frame| {
                 let payload = OrderedPayload::decode(frame.payload).map_err(|why| {

@@ -14,9 +14,11 @@
 //! | `tail` | the part of a surviving log that the archive does not have |
 //! | `many` | merging runs before a restore, if there are too many to read at the same time |
 //! | `frames` | the ordered frames of a restore, which become the new database's log |
+//! | [`last_cut`] | the cut of key-addressed tables that a new increment compares with |
 //! | `listed` | the runs that a restore may read |
 //! | `scratch` | the folder of runs that only one restore reads |
 //! | `plan` | the plan of a restore: a moment, a backup, and runs |
+//! | `since` | the pages of an increment |
 //! | `served` | the moments that can be restored from a backup |
 //! | `part` | one partition's merge join |
 //! | `buffers` | the page buffers of a restore |
@@ -34,6 +36,7 @@ mod deadlines;
 mod distrust;
 pub mod drill;
 mod frames;
+pub mod last_cut;
 mod listed;
 mod log_order;
 mod many;
@@ -47,6 +50,7 @@ pub mod reachable;
 mod restore;
 mod scratch;
 mod served;
+mod since;
 mod sink;
 mod tail;
 mod timeline;

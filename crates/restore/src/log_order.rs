@@ -72,6 +72,7 @@ pub fn restore_in_log_order(
         ));
     }
     let mut report = ReplayReport::default();
+    let mut copied_pages = 0;
     let restored = make_database(plan, means, |images, k| {
         let begun = means.clock.mono_ns();
         let backup = plan.without_runs();
@@ -79,6 +80,7 @@ pub fn restore_in_log_order(
         let buffers = Buffers::most(means.threads);
         let parts = restore_parts(&backup, means, buffers, images, &merging)?;
         let copied = means.clock.mono_ns();
+        copied_pages = parts.iter().map(|part| to_u64(part.entries.len())).sum();
         let mut replay = Replay::new(plan, images, k, buffer_pages, parts);
         report.waited_ns = replay.play_all(means)?;
         let (parts, pool) = replay.finish()?;
@@ -89,7 +91,7 @@ pub fn restore_in_log_order(
     })?;
     report.restored = restored;
     report.restored.page_reads += report.page_reads;
-    report.restored.page_writes = plan.backup.pages() + report.page_writes;
+    report.restored.page_writes = copied_pages + report.page_writes;
     report.restored.bytes_read += report.page_reads * to_u64(PAGE_BYTES);
     let listed = report.restored.pages * to_u64(PAGE_BYTES);
     let written = report.restored.page_writes * to_u64(PAGE_BYTES);

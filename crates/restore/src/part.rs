@@ -1,7 +1,10 @@
 //! The merge join of one partition. It makes pages from the backup's pages and the runs' records. Pages and records are
 //! sorted by page.
 
-use perdura_archive::backup::{PageEntry, READ_PAGES, Section};
+use perdura_archive::backup::{PageEntry, READ_PAGES};
+use std::ops::Range;
+
+use perdura_archive::keyed::{PlannedPage, PlannedSection};
 use perdura_archive::{Merged, PageAt, RunRecord, Scope, Updates};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::PAGE_BYTES;
@@ -67,9 +70,11 @@ pub(crate) struct Merging<S> {
 /// A partition that is being merged.
 pub(crate) struct PartMerge {
     partition: PartitionId,
-    section: Section,
+    section: PlannedSection,
     /// The number of merged pages of the section.
     nth: usize,
+    /// The pages of the section that are in the buffer.
+    read: Range<usize>,
     records: Records,
     part: Part,
 }
@@ -230,6 +235,7 @@ impl<S: PageSink> Merging<S> {
             },
             section,
             nth: 0,
+            read: 0..0,
             records: Records::new(runs)?,
         })
     }
@@ -241,7 +247,8 @@ impl<S: PageSink> Merging<S> {
         open: &mut PartMerge,
         progress: &RestoreProgress,
     ) -> Result<bool> {
-        let listed = open.section.pages.get(open.nth).map(|entry| entry.local);
+        let next = open.section.pages.get(open.nth).copied();
+        let listed = next.map(|page| page.entry.local);
         let local = match (listed, open.records.local()) {
             (Some(a), Some(b)) => a.min(b),
             (Some(local), None) | (None, Some(local)) => local,
@@ -249,11 +256,16 @@ impl<S: PageSink> Merging<S> {
         };
         let id = plan.backup.header().chunks.page_id(open.partition, local);
         let id = id.expect("the section was checked, and so were the runs");
-        let base = (listed == Some(local)).then_some(open.nth);
-        if base.is_some() {
-            self.fetch(plan, open)?;
-            open.nth += 1;
-        }
+        let base = next.filter(|_| listed == Some(local));
+        let base = match base {
+            Some(page) => {
+                self.fetch(plan, open)?;
+                let at = open.nth - open.read.start;
+                open.nth += 1;
+                Some((page, at))
+            }
+            None => None,
+        };
         if self.make(plan, (id, local), base, open)? {
             progress.add_page();
         }
@@ -272,38 +284,43 @@ impl<S: PageSink> Merging<S> {
         Ok(part)
     }
 
-    /// Reads the next pages of the backup into the buffer, if all pages in the buffer have been used.
+    /// Reads the next pages into the buffer, if all pages in the buffer have been used. The pages lie side by side in
+    /// one file.
     fn fetch(&mut self, plan: &RestorePlan, open: &mut PartMerge) -> Result<()> {
-        let (nth, pages, most) = (open.nth, &open.section.pages, self.read_pages);
-        if !nth.is_multiple_of(most) {
+        if open.read.contains(&open.nth) {
             return Ok(());
         }
-        assert!(nth < pages.len(), "a page that is listed");
-        debug_assert!(
-            nth + most <= pages.len() || pages.len() - nth < most,
-            "only the last read is short"
-        );
-        let rest: &[PageEntry] = &pages[nth..];
-        let some = &rest[..rest.len().min(most)];
+        let rest = &open.section.pages[open.nth..];
+        let first = rest[0];
+        let is_beside = |(nth, page): &(usize, &PlannedPage)| {
+            (page.file, page.nth) == (first.file, first.nth + nth)
+        };
+        let beside = rest.iter().take(self.read_pages).enumerate();
+        let some: Vec<PageEntry> = beside
+            .take_while(is_beside)
+            .map(|(_, page)| page.entry)
+            .collect();
+        assert!(!some.is_empty(), "a page that is listed");
         open.part.page_reads += to_u64(some.len());
-        plan.backup
-            .read_pages(open.partition, nth, some, &mut self.read)
+        open.read = open.nth..open.nth + some.len();
+        plan.file(&first)
+            .read_pages(open.partition, first.nth, &some, &mut self.read)
     }
 
-    /// Makes a page: copies the backup's page, or zeros if `base` is `None`, and applies or takes out records. Returns
-    /// false if the page does not exist at the target.
+    /// Makes a page: copies the backup's page, or zeros if `base` is `None`, and applies or takes out records. `base` is
+    /// the page with its index in the buffer. Returns false if the page does not exist at the target.
     fn make(
         &mut self,
         plan: &RestorePlan,
         (id, local): (PageId, u32),
-        base: Option<usize>,
+        base: Option<(PlannedPage, usize)>,
         open: &mut PartMerge,
     ) -> Result<bool> {
         let (records, part) = (&mut open.records, &mut open.part);
         let page = self.sink.page(id)?;
         match base {
-            Some(nth) => {
-                let at = nth % self.read_pages * PAGE_BYTES;
+            Some((_, nth)) => {
+                let at = nth * PAGE_BYTES;
                 page.copy_from_slice(&self.read[at..at + PAGE_BYTES]);
             }
             None if armed(Flaw::PageBeyondBackupKept) => {}
@@ -335,7 +352,8 @@ impl<S: PageSink> Merging<S> {
             let hint =
                 "The backup is damaged. Restore from an older backup; it needs the runs after it.";
             return Err(Error::corrupt(
-                plan.backup.path(),
+                base.map_or(&plan.backup, |(page, _)| plan.file(&page))
+                    .path(),
                 0,
                 expected,
                 format!("tag {tag}"),

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use perdura_archive::backup::{Backup, BackupKind, Section};
+use perdura_archive::backup::{Backup, BackupHeader, BackupKind};
+use perdura_archive::keyed::{Keyed, PlannedPage, PlannedSection};
 use perdura_archive::run::FrameBlock;
-use perdura_archive::{Run, RunId, RunRecord};
+use perdura_archive::{BackupId, Run, RunId, RunRecord};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Epoch, Error, PartitionId, Result};
+use perdura_page::digest::bound;
 use perdura_recovery::rule::{ImageKind, reflected, wanted};
 
 use crate::at::wall_of;
@@ -16,12 +18,16 @@ use crate::scratch::Scratch;
 /// A moment to restore, a backup, and the runs that lead from the backup to the moment.
 pub struct RestorePlan {
     pub(crate) backup: Arc<Backup>,
+    /// The cut of key-addressed tables. `None`: the backup is the cut.
+    pub(crate) keyed: Option<Keyed>,
     /// The runs in the order of their epochs. Runs outside the needed epochs are left out.
     pub(crate) runs: Vec<Arc<Run>>,
     pub(crate) target: Epoch,
     /// The time of the last listed moment up to the target, in microseconds since 1970. It is 0 if no such moment is
     /// listed.
     pub(crate) wall_us: u64,
+    /// The time of the last listed moment up to the cut, microseconds since 1970. `None`: no such moment is listed.
+    pub(crate) cut_us: Option<u64>,
     /// The folder of the runs that this restore has made. `None`: it has made no runs.
     pub(crate) scratch: Option<Scratch>,
     /// The number of runs that the restore merged because there were too many.
@@ -68,6 +74,8 @@ impl RestorePlan {
             target: reach.target,
             scratch: None,
             runs_merged: 0,
+            keyed: None,
+            cut_us: None,
             backup,
             runs,
         }
@@ -80,24 +88,49 @@ impl RestorePlan {
         frames.any(|frames| frames.blocks.iter().any(is_wanted))
     }
 
-    /// Returns the number of ordered frames in the runs. A run may begin before the backup's moment and end after the
+    /// Returns the header of the cut of key-addressed tables: that of an increment, or of the backup.
+    #[must_use]
+    pub fn cut(&self) -> &BackupHeader {
+        let keyed = self.keyed.as_ref();
+        keyed.map_or(self.backup.header(), Keyed::header)
+    }
+
+    /// Returns the increment that the restore uses besides the backup.
+    #[must_use]
+    pub fn increment(&self) -> Option<BackupId> {
+        self.keyed.as_ref().map(|keyed| keyed.header().id)
+    }
+
+    /// Returns the time from the cut to the target, microseconds, as the clock showed it. The changes to replay were made in
+    /// that time. `None`: the archive has no time for the cut or the target.
+    #[must_use]
+    pub fn frames_span_us(&self) -> Option<u64> {
+        let target_us = Some(self.wall_us).filter(|us| *us > 0)?;
+        Some(target_us.saturating_sub(self.cut_us?))
+    }
+
+    /// Returns the number of ordered frames in the runs after the cut. A run may begin before the cut and end after the
     /// target, so fewer may be needed.
     #[must_use]
     pub fn frames_at_most(&self) -> u64 {
-        let frames = self.runs.iter().filter_map(|run| run.frames());
+        let runs = self.runs.iter();
+        let later = runs.filter(|run| run.id().epochs.last() >= self.cut().begin);
+        let frames = later.filter_map(|run| run.frames());
         frames.map(|frames| frames.count).sum()
     }
 
     /// Returns whether the new image is of one instant, for its key-addressed tables. That holds for the image of a
     /// consistent backup. It also holds if the backup has no key-addressed tables, and ordered frames follow it.
     pub(crate) fn is_consistent(&self) -> bool {
-        self.backup.header().consistent || self.has_frames()
+        self.cut().consistent || self.has_frames()
     }
 
     /// Returns this plan without its runs.
     pub(crate) fn without_runs(&self) -> RestorePlan {
         RestorePlan {
             backup: Arc::clone(&self.backup),
+            keyed: self.keyed.clone(),
+            cut_us: self.cut_us,
             wall_us: self.wall_us,
             runs: Vec::new(),
             target: self.target,
@@ -148,18 +181,52 @@ impl RestorePlan {
     ///
     /// # Errors
     /// Damage of the backup; errors of the disk.
-    pub(crate) fn section(&self, partition: PartitionId) -> Result<Section> {
-        let mut section = self.backup.section(partition)?;
+    pub(crate) fn section(&self, partition: PartitionId) -> Result<PlannedSection> {
+        let mut section = match &self.keyed {
+            Some(keyed) => keyed.section(&self.backup, partition)?,
+            None => PlannedSection::of(self.backup.section(partition)?),
+        };
         if self.target < self.backup.header().id.end {
             section.sidecar.clear();
         }
         Ok(section)
     }
 
-    /// Returns the number of bytes in the backup and the runs.
+    /// Returns the digest of each partition's pages before any record is applied.
+    ///
+    /// # Errors
+    /// Damage of the backup or an increment; errors of the disk.
+    pub(crate) fn digests(&self) -> Result<Vec<u64>> {
+        let chunks = self.backup.header().chunks;
+        let partitions = (0..chunks.partitions).map(PartitionId);
+        if self.keyed.is_none() {
+            return Ok(partitions.map(|id| self.backup.proof(id)).collect());
+        }
+        let digest = |partition| {
+            let section = self.section(partition)?;
+            let bound = section.pages.iter().map(|page| {
+                let id = chunks.page_id(partition, page.entry.local);
+                bound(id.expect("the section was checked"), page.entry.digest)
+            });
+            Ok(bound.fold(0, |sum, digest| sum ^ digest))
+        };
+        partitions.map(digest).collect()
+    }
+
+    /// Returns the number of bytes in the backup, the increments and the runs.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.backup.bytes() + self.runs.iter().map(|run| run.bytes()).sum::<u64>()
+        let of_increments = self.keyed.as_ref().map_or(0, Keyed::bytes);
+        let of_runs = self.runs.iter().map(|run| run.bytes()).sum::<u64>();
+        self.backup.bytes() + of_increments + of_runs
+    }
+
+    /// Returns the file that holds a page.
+    pub(crate) fn file(&self, page: &PlannedPage) -> &Arc<Backup> {
+        match &self.keyed {
+            Some(keyed) if page.file > 0 => keyed.file(page.file),
+            _ => &self.backup,
+        }
     }
 
     fn kind(&self) -> ImageKind {
@@ -220,14 +287,16 @@ impl RestorePlan {
     fn highest_tag(&self) -> CkptEpoch {
         let blocks = self.runs.iter().flat_map(|run| run.index());
         let highest = blocks.map(|block| block.tags.1).max();
-        highest.unwrap_or_default().max(self.backup.header().id.k)
+        let own = self.backup.header().id.k.max(self.cut().id.k);
+        highest.unwrap_or_default().max(own)
     }
 
     /// Returns the highest epoch of backup and runs.
     pub(crate) fn highest_epoch(&self) -> Epoch {
         let runs = self.runs.iter().map(|run| run.id().epochs.last());
         let highest = runs.max().unwrap_or_default();
-        highest.max(self.backup.header().id.end).max(self.target)
+        let own = self.backup.header().id.end.max(self.cut().id.end);
+        highest.max(own).max(self.target)
     }
 }
 

@@ -2,13 +2,16 @@
 //!
 //! A damaged run divides the runs into *stretches*. Each backup serves moments of the stretches that it touches.
 
-use perdura_archive::backup::BackupHeader;
+use std::sync::Arc;
+
+use perdura_archive::backup::{Backup, BackupHeader};
+use perdura_archive::keyed::{Keyed, candidates};
 use perdura_archive::manifest::Clock;
 use perdura_archive::{BackupId, Manifest, Moment, RunId, Store};
 use perdura_base::{Epoch, Error, Result};
 use perdura_wal::Archived;
 
-use crate::choose::{TablesSince, beginning};
+use crate::choose::{TablesSince, beginning, is_of_file};
 use crate::listed::{Listed, end_of};
 use crate::reach::Reach;
 use crate::served::{RunMoments, Served, served};
@@ -51,6 +54,15 @@ pub struct Serving {
     pub served: Option<Served>,
 }
 
+/// An increment, and its header or the reason why it cannot be read.
+#[derive(Debug)]
+pub struct Increment {
+    /// The increment.
+    pub id: BackupId,
+    /// The header, or the reason.
+    pub header: Result<BackupHeader>,
+}
+
 /// The moments of an archive.
 #[derive(Debug)]
 pub struct Reachable {
@@ -58,6 +70,8 @@ pub struct Reachable {
     pub ranges: Vec<Range>,
     /// The backups, in the order of the manifest.
     pub backups: Vec<Serving>,
+    /// The increments, in the order of the manifest.
+    pub increments: Vec<Increment>,
     /// The damage of each run that cannot be read.
     pub damaged: Vec<Error>,
     /// The last epoch of the archive.
@@ -66,6 +80,8 @@ pub struct Reachable {
     pub updates: u64,
     /// The most changes of key-addressed tables that the first start after a restore to the last moment replays.
     pub frames_to_replay: u64,
+    /// The time in which these changes were made, microseconds, as the clock showed it. `None`: it is not known.
+    pub frames_span_us: Option<u64>,
     /// The time from the first to the last listed moment, microseconds, without the known steps of the clock. `None`: no
     /// moment is listed.
     pub span_us: Option<u64>,
@@ -97,11 +113,7 @@ impl Reachable {
         let mut alone: Vec<Moment> = Vec::new();
         let mut backups = Vec::new();
         for id in manifest.backups() {
-            let header = match store.open_backup(id) {
-                Ok(backup) => Ok(*backup.header()),
-                Err(error @ Error::Io { .. }) if !error.is_not_found() => return Err(error),
-                Err(error) => Err(error),
-            };
+            let header = header_of(store.open_backup(id))?;
             let served = header.as_ref().ok().and_then(|header| {
                 let found = in_stretches(header, &stretches)?;
                 since.bounded(header, found)
@@ -120,6 +132,11 @@ impl Reachable {
             }
             backups.push(Serving { id, header, served });
         }
+        let mut increments = Vec::new();
+        for id in manifest.increments() {
+            let header = header_of(store.open_increment(id))?;
+            increments.push(Increment { id, header });
+        }
         if beginning(store)?.is_some()
             && let Some(first) = stretches.first()
         {
@@ -131,12 +148,22 @@ impl Reachable {
         // A merged run may keep the moment of a cut without its time.
         let all = || runs().flat_map(|run| run.listed.list());
         let listed = || all().filter(|moment| moment.wall_us > 0);
+        let newest = newest_cut(store, manifest, &backups);
+        let last_us = listed().next_back().map(|moment| moment.wall_us);
+        let of_cut = |moment: &&Moment| {
+            let cut = newest.filter(BackupHeader::is_of_one_moment);
+            cut.is_some_and(|cut| moment.epoch <= cut.moment())
+        };
+        let cut_us = listed().rfind(of_cut).map(|moment| moment.wall_us);
+        let span = last_us.zip(cut_us);
         Ok(Reachable {
-            frames_to_replay: frames_to_replay(&backups, &stretches),
+            frames_to_replay: frames_to_replay(newest.as_ref(), &stretches),
+            frames_span_us: span.map(|(last, cut)| last.saturating_sub(cut)),
             updates: runs().map(|run| run.updates).sum(),
             span_us: span_us(&manifest.clock, listed().next(), listed().next_back()),
             ranges: ranges(&spans, &alone, &stretches),
             backups,
+            increments,
             damaged,
             known,
         })
@@ -149,12 +176,31 @@ impl Reachable {
     }
 }
 
-/// Returns the number of ordered frames in the runs after the newest backup. A run may begin before the backup's moment, so
-/// a restore may need fewer.
-fn frames_to_replay(backups: &[Serving], stretches: &[Stretch]) -> u64 {
+/// Returns the header of a file. Fails if its disk fails. A damaged file is no failure.
+fn header_of(opened: Result<Arc<Backup>>) -> Result<Result<BackupHeader>> {
+    match opened {
+        Ok(backup) => Ok(Ok(*backup.header())),
+        Err(error) if is_of_file(&error) => Ok(Err(error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the header of the newest backup or increment that a restore to the last moment begins with.
+fn newest_cut(store: &Store, manifest: &Manifest, backups: &[Serving]) -> Option<BackupHeader> {
     let usable = backups.iter().filter(|backup| backup.served.is_some());
     let headers = usable.filter_map(|backup| backup.header.as_ref().ok());
-    let newest = headers.max_by_key(|header| header.moment());
+    let base = headers.max_by_key(|header| header.moment())?;
+    let newest = candidates(manifest, base.id, Epoch(u64::MAX));
+    let mut cuts = newest.into_iter().filter_map(|id| {
+        let opened = Keyed::open(|id| store.open_increment(id), manifest, base, id);
+        opened.ok().map(|keyed| *keyed.header())
+    });
+    Some(cuts.next().unwrap_or(*base))
+}
+
+/// Returns the number of ordered frames in the runs after a cut. A run may begin before the cut, so a restore may need
+/// fewer. Without a cut, the whole log is needed.
+fn frames_to_replay(newest: Option<&BackupHeader>, stretches: &[Stretch]) -> u64 {
     let runs = || stretches.last().into_iter().flatten();
     let ids: Vec<RunId> = runs().map(|run| run.id).collect();
     let reach = newest.map(|header| Reach::of(header, &ids, None));

@@ -320,7 +320,9 @@ fn name_image(
     directory_crc: u32,
 ) -> Result<AnchorCell> {
     let header = plan.backup.header();
-    let families = Families::from_bits(header.families).ok_or_else(|| {
+    // The backup may be older than the first key-addressed table, and its increment is not.
+    let bits = header.families | plan.cut().families;
+    let families = Families::from_bits(bits).ok_or_else(|| {
         Error::Usage("the backup is of a newer build. Restore with that build".into())
     })?;
     let opened = open_anchor(means.disks.data.as_ref())?;
@@ -331,7 +333,10 @@ fn name_image(
         plan.highest_epoch() >= plan.target,
         "no epoch of the parent's is used again"
     );
-    assert!(header.id.k < k, "the image's number is above the backup's");
+    assert!(
+        header.id.k < k && plan.cut().id.k < k,
+        "the image's number is above those of its sources"
+    );
     let update = cell.update(|record| {
         record.families = families;
         record.parent = Some(Parent {
@@ -343,7 +348,7 @@ fn name_image(
         record.ckpt_max = k;
         record.restored = plan.has_frames().then_some(RestoredRows {
             image: k,
-            backup: header.id.k,
+            backup: plan.cut().id.k,
         });
         record.vouched = Vouched {
             epoch: plan.target,

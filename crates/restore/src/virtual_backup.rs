@@ -91,7 +91,7 @@ impl VirtualBackup {
         store: &Arc<Store>,
         target: Option<Epoch>,
         progress: Arc<RestoreProgress>,
-        passed_over: impl FnMut(BackupId, &Error),
+        passed_over: impl FnMut(ObjectId, &Error),
     ) -> Result<VirtualBackup> {
         let lease = store.lease_backups()?;
         store.refresh()?;

@@ -17,8 +17,11 @@ pub const HEADER_BYTES: usize = 4096;
 
 const MAGIC: &[u8; 4] = b"PBKP";
 const CRC_AT: usize = HEADER_BYTES - 4;
-const ROOM_BYTES: usize = 4000;
+const ROOM_BYTES: usize = 3984;
 const CONSISTENT: u8 = 1;
+const SWEEP: u8 = 0;
+const CUT: u8 = 1;
+const INCREMENT: u8 = 2;
 
 /// The rule that decides whether a backup's pages contain a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub struct BackupHeader {
     pub id: BackupId,
     /// The rule that decides whether the pages contain a change.
     pub kind: BackupKind,
+    /// The sweep that an increment continues. `None`: the file is a backup.
+    pub base: Option<BackupId>,
     /// True if all pages show one common instant. Then the backup stores a sequence number for each partition.
     pub consistent: bool,
     /// The first epoch of the records that the image may lack. Records of earlier epochs are all in the image.
@@ -85,6 +90,21 @@ impl BackupHeader {
         }
     }
 
+    /// Returns the path of the file. `dir` is the archive's folder of backups.
+    #[must_use]
+    pub fn path(&self, dir: &str) -> String {
+        format!("{dir}/{}", self.name())
+    }
+
+    /// Returns the name of the file.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.base {
+            None => self.id.name(),
+            Some(_) => self.id.increment_name(),
+        }
+    }
+
     /// Returns the header's bytes.
     ///
     /// # Panics
@@ -96,7 +116,11 @@ impl BackupHeader {
         let mut out = Vec::with_capacity(HEADER_BYTES);
         out.put(MAGIC);
         out.put_u16(FORMAT_VERSION);
-        out.put_u8(u8::from(self.kind == BackupKind::Cut));
+        out.put_u8(match (self.kind, self.base) {
+            (BackupKind::Cut, _) => CUT,
+            (BackupKind::Sweep, None) => SWEEP,
+            (BackupKind::Sweep, Some(_)) => INCREMENT,
+        });
         out.put_u8(if self.consistent { CONSISTENT } else { 0 });
         out.put(&self.uuid.0);
         out.put_u64(self.id.k.0);
@@ -113,6 +137,9 @@ impl BackupHeader {
         out.put_u8(0);
         out.put_u64(self.segments.first);
         out.put_u64(self.segments.max);
+        let base = self.base.unwrap_or(BackupId::cut(Epoch(0)));
+        out.put_u64(base.end.0);
+        out.put_u64(base.k.0);
         out.put_zeros(ROOM_BYTES);
         assert_eq!(out.len(), CRC_AT, "the fields fill the header");
         out.put_u32(crc32c(&out));
@@ -137,6 +164,13 @@ impl BackupHeader {
     /// Returns whether `begin`, the end epoch and the checkpoint epoch are possible together for the backup's kind.
     fn is_sound(&self) -> bool {
         let next = self.id.end.0.saturating_add(1);
+        if let Some(base) = self.base {
+            let is_later = base.k > CkptEpoch(0) && base.k < self.id.k && base.end <= self.id.end;
+            let is_cut = self.consistent && self.is_of_one_moment();
+            if !is_later || !is_cut {
+                return false;
+            }
+        }
         match self.kind {
             BackupKind::Sweep => self.begin.0 <= next && self.id.k > CkptEpoch(0),
             BackupKind::Cut => {
@@ -149,9 +183,10 @@ impl BackupHeader {
 
 /// Reads the fields after the version. Returns `None` if a field is out of its range.
 fn fields(r: &mut Reader<'_>) -> Option<BackupHeader> {
-    let kind = match r.u8()? {
-        0 => BackupKind::Sweep,
-        1 => BackupKind::Cut,
+    let code = r.u8()?;
+    let kind = match code {
+        SWEEP | INCREMENT => BackupKind::Sweep,
+        CUT => BackupKind::Cut,
         _ => return None,
     };
     let flags = r.u8()?;
@@ -168,15 +203,22 @@ fn fields(r: &mut Reader<'_>) -> Option<BackupHeader> {
     let (scheme, streams, families) = (r.u8()?, r.u8()?, r.u8()?);
     r.zeros(1)?;
     let (first, max) = (r.u64()?, r.u64()?);
+    let base = BackupId {
+        end: Epoch(r.u64()?),
+        k: CkptEpoch(r.u64()?),
+    };
+    let base = Some(base).filter(|base| *base != BackupId::cut(Epoch(0)));
     r.zeros(ROOM_BYTES)?;
     let is_sound = flags & !CONSISTENT == 0
         && page_bytes == to_u32(PAGE_BYTES)
         && is_geometry(chunks)
-        && streams > 0;
+        && streams > 0
+        && base.is_some() == (code == INCREMENT);
     is_sound.then_some(BackupHeader {
         uuid,
         id: BackupId { end, k },
         kind,
+        base,
         consistent: flags & CONSISTENT != 0,
         begin,
         wall_us,

@@ -5,7 +5,7 @@
 //! | module | one idea |
 //! |---|---|
 //! | `id` | names |
-//! | `header`, `section`, `footer` | the encoding and decoding of the file's parts |
+//! | `header`, `section`, `used`, `footer` | the encoding and decoding of the file's parts |
 //! | `writer`, `reader` | writing pages into a file and reading them |
 
 mod footer;
@@ -13,6 +13,7 @@ mod header;
 mod id;
 mod reader;
 mod section;
+mod used;
 mod writer;
 
 use perdura_base::Error;
@@ -21,6 +22,7 @@ pub use header::{BackupHeader, BackupKind, HEADER_BYTES};
 pub use id::BackupId;
 pub use reader::{Backup, READ_PAGES};
 pub use section::{PageEntry, Section};
+pub use used::{UsedPage, encode_used, is_keyed};
 pub use writer::{BackupSummary, BackupTail, BackupWriter};
 
 /// Makes an error that names the file and the offset.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use perdura_base::checksum::crc32c;
 use perdura_base::limits::{PAGE_BYTES, SECTOR_BYTES};
 use perdura_base::num::{to_u64, to_usize};
-use perdura_base::{Error, PartitionId, Result, Uuid};
+use perdura_base::{CkptEpoch, Error, PartitionId, Result, Uuid};
 use perdura_device::{Access, AlignedBuf, Disk, File, read_exact_at};
 use perdura_page::digest::{bound, page_crc};
 use perdura_page::layout;
@@ -17,6 +17,7 @@ use perdura_page::layout;
 use super::footer::{FOOTER_BYTES, Footer};
 use super::header::{BackupHeader, HEADER_BYTES};
 use super::section::{PageEntry, Section, TABLE_ENTRY_BYTES, TableEntry, decode_table};
+use super::used::{UsedPage, decode_used};
 use super::writer::file_len;
 use super::{BackupId, damage};
 use crate::reader::read;
@@ -42,20 +43,34 @@ impl Backup {
     /// [`Error::Corrupt`], [`Error::Version`]; [`Error::Foreign`] for a backup of another database; errors of the disk.
     pub fn open(disk: &dyn Disk, dir: &str, id: BackupId, uuid: &Uuid) -> Result<Backup> {
         let file = disk.open(&id.path(dir), Access::Direct)?;
-        let backup = Backup::read(file)?;
-        let path = backup.file.path();
-        if backup.header.uuid != *uuid {
+        Backup::read(file)?.checked(&id.name(), uuid)
+    }
+
+    /// Opens the increment `id` of database `uuid` in folder `dir`.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_increment(disk: &dyn Disk, dir: &str, id: BackupId, uuid: &Uuid) -> Result<Backup> {
+        let name = id.increment_name();
+        let file = disk.open(&format!("{dir}/{name}"), Access::Direct)?;
+        Backup::read(file)?.checked(&name, uuid)
+    }
+
+    /// Fails if the file is not the one of this name and database.
+    fn checked(self, name: &str, uuid: &Uuid) -> Result<Backup> {
+        let path = self.file.path();
+        if self.header.uuid != *uuid {
             return Err(Error::Foreign {
                 file: path.to_owned(),
-                why: format!("it is of database {}, not of {uuid}", backup.header.uuid),
+                why: format!("it is of database {}, not of {uuid}", self.header.uuid),
             });
         }
-        if backup.header.id != id {
-            let found = format!("that of {}", backup.header.id.name());
-            let expected = "the header of the backup of that name";
+        if self.header.name() != name {
+            let found = format!("that of {}", self.header.name());
+            let expected = "the header of the file of that name";
             return Err(damage(path, 0, expected, found));
         }
-        Ok(backup)
+        Ok(self)
     }
 
     /// Opens a file that holds a backup.
@@ -164,6 +179,27 @@ impl Backup {
         })
     }
 
+    /// Reads a partition's section of an increment, and the used pages that the section lists.
+    ///
+    /// # Errors
+    /// Those of [`section`](Self::section); [`Error::Corrupt`] for a list that does not have the increment's own pages.
+    pub fn used(&self, partition: PartitionId) -> Result<(Section, Vec<UsedPage>)> {
+        let section = self.section(partition)?;
+        let base = self.header.base.map_or(CkptEpoch(0), |base| base.k);
+        let used = decode_used(&section.sidecar).filter(|used| {
+            let is_held = |page: &UsedPage| (base..=self.header.id.k).contains(&page.holder);
+            let is_own = |page: &&UsedPage| page.holder == self.header.id.k;
+            let own = used.iter().filter(is_own).map(|page| page.entry);
+            used.iter().all(is_held) && own.eq(section.pages.iter().copied())
+        });
+        let used = used.ok_or_else(|| {
+            let expected = format!("the used pages of partition {partition}");
+            let at = self.table[usize::from(partition.0)].offset;
+            damage(self.file.path(), at, expected, "another list")
+        })?;
+        Ok((section, used))
+    }
+
     /// Reads consecutive pages of a partition into the first bytes of `buf`. `entries` are the entries of these pages.
     /// `nth` is the index of the first of these pages in the partition's section.
     ///
@@ -206,6 +242,9 @@ impl Backup {
         let mut buf = AlignedBuf::zeroed(READ_PAGES * PAGE_BYTES);
         for partition in (0..self.header.chunks.partitions).map(PartitionId) {
             let section = self.section(partition)?;
+            if self.header.base.is_some() {
+                self.used(partition)?;
+            }
             for (nth, some) in section.pages.chunks(READ_PAGES).enumerate() {
                 self.read_pages(partition, nth * READ_PAGES, some, &mut buf)?;
                 for (entry, page) in some.iter().zip(buf.chunks(PAGE_BYTES)) {

@@ -34,6 +34,15 @@ pub struct Section {
 }
 
 impl Section {
+    /// Returns the index of the page with this entry. `None`: the section has no such page, or has it with another entry.
+    #[must_use]
+    pub fn place(&self, entry: &PageEntry) -> Option<usize> {
+        let found = self
+            .pages
+            .binary_search_by_key(&entry.local, |page| page.local);
+        found.ok().filter(|nth| self.pages[*nth] == *entry)
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let bytes = 12 + self.pages.len() * ENTRY_BYTES + self.sidecar.len();
         let mut out = Vec::with_capacity(bytes);
@@ -135,6 +144,9 @@ pub(super) fn decode_table(bytes: &[u8]) -> Option<Vec<TableEntry>> {
 
 #[cfg(test)]
 mod tests {
+    use perdura_base::CkptEpoch;
+
+    use super::super::used::{UsedPage, decode_used, encode_used};
     use super::*;
 
     #[test]
@@ -170,5 +182,15 @@ mod tests {
         assert_eq!((section.pseq, &section.pages[..]), (Some(258), &[page][..]));
         assert!(section.sidecar.is_empty());
         assert_eq!(section.encode(), examples[1]);
+        let used = decode_used(&examples[2]).expect("a list");
+        let holder = CkptEpoch(9);
+        assert_eq!(
+            used,
+            [UsedPage {
+                entry: page,
+                holder
+            }]
+        );
+        assert_eq!(encode_used(&used), examples[2]);
     }
 }

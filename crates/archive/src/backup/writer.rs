@@ -49,7 +49,7 @@ impl BackupWriter {
     /// # Errors
     /// Errors of the disk.
     pub fn create(disk: Arc<dyn Disk>, dir: &str, header: BackupHeader) -> Result<BackupWriter> {
-        let mut out = Output::create(disk, dir, header.id.path(dir))?;
+        let mut out = Output::create(disk, dir, header.path(dir))?;
         out.pending = header.encode();
         let header_crc = crc32c(&out.pending[..HEADER_BYTES - 4]);
         assert_eq!(out.pending.len(), HEADER_BYTES, "pages follow the header");

@@ -41,6 +41,13 @@ pub enum Edit {
     },
     /// Adds a backup that is a copy of an image.
     AddBackup(Object),
+    /// Adds an increment.
+    AddIncrement {
+        /// The increment.
+        increment: Object,
+        /// The sweep that it continues.
+        base: BackupId,
+    },
     /// Adds a cut: a backup that holds the state at the end of an epoch.
     AddCut {
         /// The backup.
@@ -64,7 +71,7 @@ pub enum Edit {
         /// The epoch.
         before: Epoch,
     },
-    /// Removes a backup.
+    /// Removes a backup, and the increments that continue it.
     RemoveBackup(ObjectId),
     /// Leaves out the epochs up to [`EpochEnds::epoch`], because another archive holds these epochs. The first run will
     /// begin with the next epoch. Only for an archive without runs and backups.
@@ -108,6 +115,7 @@ impl Edit {
             }
             Edit::CaughtUp { epoch, wall_us } => caught_up(manifest, *epoch, *wall_us),
             Edit::AddBackup(backup) => add_backup(manifest, *backup),
+            Edit::AddIncrement { increment, base } => add_increment(manifest, *increment, *base),
             Edit::AddCut { cut, within } => add_cut(manifest, *cut, *within),
             Edit::Replace {
                 inputs,
@@ -184,6 +192,32 @@ fn add_backup(manifest: &mut Manifest, backup: Object) -> Result<()> {
     insert_backup(manifest, backup, id)
 }
 
+fn add_increment(manifest: &mut Manifest, increment: Object, base: BackupId) -> Result<()> {
+    let Some(id) = increment.id.increment() else {
+        return refused(format!("{} is not an increment", increment.id.path()));
+    };
+    if manifest.sweep_before(id.k) != Some(base) {
+        return refused(format!(
+            "{} cannot be added: {} is no longer the newest backup before it",
+            increment.id.name(),
+            base.name()
+        ));
+    }
+    if id.end >= manifest.end {
+        return refused(format!(
+            "{} cannot be added: the archive ends before epoch {}",
+            increment.id.name(),
+            manifest.end
+        ));
+    }
+    if manifest.object(increment.id).is_some() {
+        return refused(format!("the archive has {} already", increment.id.name()));
+    }
+    assert!(base.k < id.k, "an increment is later than its base");
+    insert(manifest, increment);
+    Ok(())
+}
+
 fn insert_backup(manifest: &mut Manifest, backup: Object, id: BackupId) -> Result<()> {
     if manifest.backups().any(|other| other == id) {
         return refused(format!("the archive has {} already", id.name()));
@@ -237,7 +271,7 @@ fn replace(
             .iter()
             .filter_map(|object| match object.id {
                 ObjectId::Cut(id) => Some(id),
-                ObjectId::Run(_) | ObjectId::Sweep(_) => None,
+                ObjectId::Run(_) | ObjectId::Sweep(_) | ObjectId::Increment(_) => None,
             });
         let is_lost = |end: Epoch| {
             merged.epochs.contains(end) && end != merged.epochs.last() && !kept.contains(&end)
@@ -274,7 +308,16 @@ fn remove_backup(manifest: &mut Manifest, id: ObjectId) -> Result<()> {
     if id.backup().is_none() || manifest.object(id).is_none() {
         return refused(format!("the archive has no backup {}", id.path()));
     }
-    manifest.objects.retain(|object| object.id != id);
+    let increments: Vec<BackupId> = manifest.increments().collect();
+    let continue_it =
+        |one: &BackupId| manifest.sweep_before(one.k).map(ObjectId::Sweep) == Some(id);
+    let mut gone: Vec<ObjectId> = increments
+        .into_iter()
+        .filter(continue_it)
+        .map(ObjectId::Increment)
+        .collect();
+    gone.push(id);
+    manifest.objects.retain(|object| !gone.contains(&object.id));
     Ok(())
 }
 

@@ -15,7 +15,7 @@ pub mod object;
 
 use perdura_base::cursor::Reader;
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::{Epoch, Error, Pos, Result, Uuid};
+use perdura_base::{CkptEpoch, Epoch, Error, Pos, Result, Uuid};
 use perdura_wal::anchor::{Record, Tag};
 use perdura_wal::lineage::SECTION;
 use perdura_wal::{Lineage, Parent};
@@ -90,7 +90,7 @@ pub struct Manifest {
     pub positions: Vec<Pos>,
     /// The database's own images.
     pub images: Images,
-    /// The runs, ordered by their epochs, then the backups.
+    /// The runs, ordered by their epochs, then the backups, then the increments.
     pub objects: Vec<Object>,
     /// The database's anchor, encoded. Empty: no manifest so far had an anchor.
     pub anchor: Vec<u8>,
@@ -107,6 +107,22 @@ impl Manifest {
     /// Returns the backups, ordered by their end epochs.
     pub fn backups(&self) -> impl Iterator<Item = BackupId> + '_ {
         self.objects.iter().filter_map(|object| object.id.backup())
+    }
+
+    /// Returns the increments, ordered by their end epochs.
+    pub fn increments(&self) -> impl Iterator<Item = BackupId> + '_ {
+        let ids = self.objects.iter();
+        ids.filter_map(|object| object.id.increment())
+    }
+
+    /// Returns the sweep that an image can continue as an increment: the newest one before the image `k`.
+    #[must_use]
+    pub fn sweep_before(&self, k: CkptEpoch) -> Option<BackupId> {
+        let sweeps = self.objects.iter().filter_map(|object| match object.id {
+            ObjectId::Sweep(id) => Some(id),
+            ObjectId::Run(_) | ObjectId::Cut(_) | ObjectId::Increment(_) => None,
+        });
+        sweeps.filter(|id| id.k < k).max_by_key(|id| id.k)
     }
 
     /// Returns the run that contains `epoch` and the next epoch. `None`: a run ends with `epoch`, or no run contains

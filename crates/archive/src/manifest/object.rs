@@ -17,6 +17,7 @@ pub(crate) const BACKUPS: &str = "backups";
 const RUN: u8 = 0;
 const SWEEP: u8 = 1;
 const CUT: u8 = 2;
+const INCREMENT: u8 = 3;
 
 /// The identity of a file in the archive. Runs sort before backups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,34 +28,67 @@ pub enum ObjectId {
     Sweep(BackupId),
     /// A backup that contains the changes of all epochs up to its end.
     Cut(BackupId),
+    /// The pages of key-addressed tables that changed between a sweep and an image, or between two images.
+    Increment(BackupId),
 }
 
 impl ObjectId {
-    /// Returns the identity of the run. `None`: the file is a backup.
+    /// Returns the identity of the run. `None`: the file is another object.
     #[must_use]
     pub fn run(self) -> Option<RunId> {
         match self {
             ObjectId::Run(id) => Some(id),
-            ObjectId::Sweep(_) | ObjectId::Cut(_) => None,
+            ObjectId::Sweep(_) | ObjectId::Cut(_) | ObjectId::Increment(_) => None,
         }
     }
 
-    /// Returns the identity of the backup. `None`: the file is a run.
+    /// Returns the identity of the backup. `None`: the file is a run or an increment.
     #[must_use]
     pub fn backup(self) -> Option<BackupId> {
         match self {
-            ObjectId::Run(_) => None,
+            ObjectId::Run(_) | ObjectId::Increment(_) => None,
             ObjectId::Sweep(id) | ObjectId::Cut(id) => Some(id),
+        }
+    }
+
+    /// Returns the identity of the increment. `None`: the file is another object.
+    #[must_use]
+    pub fn increment(self) -> Option<BackupId> {
+        match self {
+            ObjectId::Increment(id) => Some(id),
+            ObjectId::Run(_) | ObjectId::Sweep(_) | ObjectId::Cut(_) => None,
+        }
+    }
+
+    /// Returns the word for this kind of file, as users see it.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
+        match self {
+            ObjectId::Run(_) => "run",
+            ObjectId::Sweep(_) => "sweep",
+            ObjectId::Cut(_) => "cut",
+            ObjectId::Increment(_) => "increment",
+        }
+    }
+
+    /// Returns the name of the file.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            ObjectId::Run(id) => id.name(),
+            ObjectId::Sweep(id) | ObjectId::Cut(id) => id.name(),
+            ObjectId::Increment(id) => id.increment_name(),
         }
     }
 
     /// Returns the path of the file below the folder of the database.
     #[must_use]
     pub fn path(self) -> String {
-        match self {
-            ObjectId::Run(id) => id.path(RUNS),
-            ObjectId::Sweep(id) | ObjectId::Cut(id) => id.path(BACKUPS),
-        }
+        let folder = match self {
+            ObjectId::Run(_) => RUNS,
+            ObjectId::Sweep(_) | ObjectId::Cut(_) | ObjectId::Increment(_) => BACKUPS,
+        };
+        format!("{folder}/{}", self.name())
     }
 }
 
@@ -80,6 +114,7 @@ impl Object {
             }) => (RUN, level, generation, epochs.begin.0, epochs.end.0),
             ObjectId::Sweep(id) => (SWEEP, 0, 0, id.end.0, id.k.0),
             ObjectId::Cut(id) => (CUT, 0, 0, id.end.0, id.k.0),
+            ObjectId::Increment(id) => (INCREMENT, 0, 0, id.end.0, id.k.0),
         };
         out.put_u8(kind);
         out.put_u8(level);
@@ -115,6 +150,7 @@ impl Object {
             }),
             SWEEP if is_plain => ObjectId::Sweep(backup),
             CUT if is_plain && backup.k == CkptEpoch(0) => ObjectId::Cut(backup),
+            INCREMENT if is_plain && backup.k > CkptEpoch(0) => ObjectId::Increment(backup),
             _ => return None,
         };
         debug_assert_eq!(r.at() - from, OBJECT_BYTES, "the entry has been read");

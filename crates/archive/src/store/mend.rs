@@ -16,6 +16,7 @@
 //!   the start go only if a newer manifest is damaged, which may have left them out, or in a rebuild.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use perdura_base::{Epoch, Error, Result};
 use perdura_device::Disk;
@@ -24,7 +25,7 @@ use perdura_page::RegionDigest;
 use super::chain::Newest;
 use super::verify::file_crc;
 use super::{Store, restart};
-use crate::backup::{BackupHeader, BackupId, BackupKind};
+use crate::backup::{Backup, BackupHeader, BackupId, BackupKind};
 use crate::manifest::object::{BACKUPS, RUNS};
 use crate::manifest::{Manifest, Object, ObjectId, object_damage};
 use crate::name::RunId;
@@ -67,6 +68,13 @@ impl Files {
     pub(super) fn backups(&self) -> BTreeSet<BackupId> {
         let names = self.backups.iter();
         names.filter_map(|name| BackupId::parse(name)).collect()
+    }
+
+    fn increments(&self) -> BTreeSet<BackupId> {
+        let names = self.backups.iter();
+        names
+            .filter_map(|name| BackupId::parse_increment(name))
+            .collect()
     }
 }
 
@@ -142,11 +150,20 @@ impl Store {
         mended.objects = objects;
         self.set_ends(&newest.manifest, &mut mended)?;
         self.check_reached(&mended, files)?;
-        let backups = newest.manifest.objects.iter().filter(|object| {
-            let id = object.id.backup();
-            id.is_some_and(|id| files.backups().contains(&id))
-        });
+        let is_there = |object: &&Object| files.backups.contains(&object.id.name());
+        let there = newest.manifest.objects.iter().filter(is_there);
+        let backups = there.clone().filter(|object| object.id.backup().is_some());
         mended.objects.extend(backups);
+        // An increment without its backup is of no use.
+        let has_base = |id: BackupId| {
+            let base = newest.manifest.sweep_before(id.k);
+            base.is_some_and(|base| mended.object(ObjectId::Sweep(base)).is_some())
+        };
+        let increments: Vec<Object> = there
+            .filter(|object| object.id.increment().is_some_and(has_base))
+            .copied()
+            .collect();
+        mended.objects.extend(increments);
         mended
             .objects
             .extend(self.unnamed_backups(&mended.clone(), files)?);
@@ -244,8 +261,8 @@ impl Store {
         self.backups_before(end, manifest, files)
     }
 
-    /// Returns entries for the backups that the manifest does not name and that can join the archive, if the runs before
-    /// `end` are a part of it.
+    /// Returns entries for the backups and increments that the manifest does not name and that can join the archive, if
+    /// the runs before `end` are a part of it.
     pub(super) fn backups_before(
         &self,
         end: Epoch,
@@ -258,11 +275,8 @@ impl Store {
             if named.iter().any(|id| manifest.object(*id).is_some()) {
                 continue;
             }
-            let backup = match self.open_backup(id) {
-                Err(Error::Corrupt(_) | Error::Foreign { .. }) => continue,
-                // Another process may have removed it.
-                Err(error) if error.is_not_found() => continue,
-                opened => opened?,
+            let Some(backup) = whole(self.open_backup(id))? else {
+                continue;
             };
             if !self.may_join(manifest, backup.header(), end)? {
                 continue;
@@ -277,7 +291,51 @@ impl Store {
                 crc: file_crc(self.disk.as_ref(), &path, backup.bytes())?,
             });
         }
+        let mut all = manifest.clone();
+        all.objects.extend_from_slice(&objects);
+        let increments = self.unnamed_increments(end, &all, files)?;
+        objects.extend(increments);
         Ok(objects)
+    }
+
+    /// Returns entries for the increments that the manifest does not name and that can join the archive. Their epochs
+    /// are before `end`, and they continue the newest sweep before them.
+    fn unnamed_increments(
+        &self,
+        end: Epoch,
+        manifest: &Manifest,
+        files: &Files,
+    ) -> Result<Vec<Object>> {
+        let mut objects = Vec::new();
+        for id in files.increments() {
+            let object = ObjectId::Increment(id);
+            if manifest.object(object).is_some() || id.end >= end {
+                continue;
+            }
+            let Some(increment) = whole(self.open_increment(id))? else {
+                continue;
+            };
+            if increment.header().base != manifest.sweep_before(id.k) {
+                continue;
+            }
+            let path = self.path(&object.path());
+            objects.push(Object {
+                id: object,
+                bytes: increment.bytes(),
+                crc: file_crc(self.disk.as_ref(), &path, increment.bytes())?,
+            });
+        }
+        Ok(objects)
+    }
+}
+
+/// Returns `None` for a backup or an increment that is damaged, or that another process has removed.
+fn whole(opened: Result<Arc<Backup>>) -> Result<Option<Arc<Backup>>> {
+    match opened {
+        Ok(backup) => Ok(Some(backup)),
+        Err(Error::Corrupt(_) | Error::Foreign { .. }) => Ok(None),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -229,6 +229,18 @@ impl Store {
         self.publish(Edit::AddBackup(backup)).run()
     }
 
+    /// Adds an increment from [`backups_dir`](Self::backups_dir). `base` is the sweep that it continues.
+    ///
+    /// # Errors
+    /// Those of [`Publication::step`]. [`Error::Usage`] if `base` is not the newest sweep before the increment.
+    pub fn add_increment(
+        self: &Arc<Store>,
+        increment: Object,
+        base: BackupId,
+    ) -> Result<Published> {
+        self.publish(Edit::AddIncrement { increment, base }).run()
+    }
+
     /// Opens a run of the archive.
     ///
     /// # Errors
@@ -244,6 +256,15 @@ impl Store {
     pub fn open_backup(&self, id: BackupId) -> Result<Arc<Backup>> {
         let dir = self.backups_dir();
         Backup::open(self.disk.as_ref(), &dir, id, &self.uuid).map(Arc::new)
+    }
+
+    /// Opens an increment of the archive.
+    ///
+    /// # Errors
+    /// Those of [`Backup::open_increment`].
+    pub fn open_increment(&self, id: BackupId) -> Result<Arc<Backup>> {
+        let dir = self.backups_dir();
+        Backup::open_increment(self.disk.as_ref(), &dir, id, &self.uuid).map(Arc::new)
     }
 
     /// Returns the runs that hold the epochs of a range; see [`Manifest::tiling`].

@@ -382,6 +382,13 @@ impl Store {
                     cut: backup,
                     within: manifest.run_around(id.end),
                 },
+                ObjectId::Increment(id) => match self.open_increment(id)?.header().base {
+                    Some(base) => Edit::AddIncrement {
+                        increment: backup,
+                        base,
+                    },
+                    None => continue,
+                },
                 ObjectId::Sweep(_) | ObjectId::Run(_) => Edit::AddBackup(backup),
             };
             match self.publish(edit).run() {

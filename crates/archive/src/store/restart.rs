@@ -15,7 +15,7 @@
 //! | several runs that begin there | the longest is adopted; of equally long runs, the highest (level, generation) |
 //! | a run that begins before the end of the manifest's runs and ends after it | partial overlap: damage |
 //! | a run that begins after the end of the manifest's runs | gap: damage |
-//! | a backup that the manifest does not name | removed, unless it has joined the archive ([`Store::lease_backups`](super::Store::lease_backups)) |
+//! | a backup or an increment that the manifest does not name | removed, unless it has joined the archive ([`Store::lease_backups`](super::Store::lease_backups)) |
 //! | any other file | kept, because it does not belong to the archive |
 
 use std::collections::BTreeSet;
@@ -72,12 +72,16 @@ pub struct Plan {
 pub fn plan(manifest: &Manifest, dir: &str, runs: &[String], backups: &[String]) -> Result<Plan> {
     let mut plan = judge_runs(manifest, dir, runs)?;
     plan.lost = lost(manifest, runs, backups);
-    let known: BTreeSet<BackupId> = manifest.backups().collect();
+    let others = manifest
+        .objects
+        .iter()
+        .filter(|object| object.id.run().is_none());
+    let known: BTreeSet<String> = others.map(|object| object.id.name()).collect();
     for name in backups {
-        let stem = name.strip_suffix(TEMPORARY);
-        let is_named = stem.is_none();
-        let id = BackupId::parse(stem.unwrap_or(name));
-        if id.is_some_and(|id| !is_named || !known.contains(&id)) {
+        let stem = name.strip_suffix(TEMPORARY).unwrap_or(name);
+        let is_of_backups =
+            BackupId::parse(stem).is_some() || BackupId::parse_increment(stem).is_some();
+        if is_of_backups && !known.contains(name) {
             plan.remove
                 .push((Duty::BackingUp, format!("{BACKUPS}/{name}")));
         }
@@ -139,9 +143,9 @@ pub fn judge_runs(manifest: &Manifest, dir: &str, runs: &[String]) -> Result<Pla
 fn lost(manifest: &Manifest, runs: &[String], backups: &[String]) -> Vec<ObjectId> {
     let set = |names: &[String]| -> BTreeSet<String> { names.iter().cloned().collect() };
     let (runs, backups) = (set(runs), set(backups));
-    let is_lost = |id: &ObjectId| match id {
-        ObjectId::Run(run) => !runs.contains(&run.name()),
-        ObjectId::Sweep(id) | ObjectId::Cut(id) => !backups.contains(&id.name()),
+    let is_lost = |id: &ObjectId| match id.run() {
+        Some(run) => !runs.contains(&run.name()),
+        None => !backups.contains(&id.name()),
     };
     let named = manifest.objects.iter().map(|object| object.id);
     named.filter(is_lost).collect()

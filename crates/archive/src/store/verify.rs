@@ -5,11 +5,13 @@ use std::sync::Arc;
 use perdura_base::checksum::{crc32c, crc32c_append};
 use perdura_base::limits::SECTOR_BYTES;
 use perdura_base::num::{to_u64, to_usize};
-use perdura_base::{Error, Result};
+use perdura_base::{Error, PartitionId, Result};
 use perdura_device::{Access, AlignedBuf, Disk, read_exact_at};
 use perdura_page::RegionDigest;
 
 use super::{Store, chain};
+use crate::backup::BackupId;
+use crate::keyed::Keyed;
 use crate::manifest::{Manifest, Object, ObjectId, object_damage};
 use crate::numbers::NumberChain;
 
@@ -73,7 +75,61 @@ impl Store {
             }
         }
         self.verify_numbers(&mut verified);
+        self.verify_increments(&mut verified);
         Ok(verified)
+    }
+
+    /// Checks that each page of each increment is in the file that the increment names, and that the numbers of ordered
+    /// frames rise from cut to cut.
+    fn verify_increments(&self, verified: &mut Verified) {
+        let manifest = Arc::clone(&verified.manifest);
+        let mut before: Option<(BackupId, Vec<u64>)> = None;
+        for id in manifest.increments() {
+            let known = before
+                .take()
+                .filter(|(base, _)| manifest.sweep_before(id.k) == Some(*base));
+            match self.numbers_of(&manifest, id) {
+                Ok((base, numbers)) => {
+                    let fell = known.filter(|(_, known)| {
+                        let mut pairs = known.iter().zip(&numbers);
+                        pairs.any(|(before, after)| before > after)
+                    });
+                    if fell.is_some() {
+                        let path = ObjectId::Increment(id).path();
+                        let expected = "numbers of ordered frames above those of the cut before";
+                        let error = object_damage(&path, 0, expected, "lower ones");
+                        verified.faults.push(Fault { path, error });
+                    }
+                    before = Some((base, numbers));
+                }
+                Err(_) if self.is_gone(ObjectId::Increment(id)) => {}
+                Err(error) => verified.faults.push(Fault {
+                    path: ObjectId::Increment(id).path(),
+                    error,
+                }),
+            }
+        }
+    }
+
+    fn is_gone(&self, id: ObjectId) -> bool {
+        let newest = self.refresh();
+        newest.is_ok_and(|manifest| manifest.object(id).is_none())
+    }
+
+    /// Finds all pages of an increment. Returns its base, and each partition's number.
+    fn numbers_of(&self, manifest: &Manifest, id: BackupId) -> Result<(BackupId, Vec<u64>)> {
+        let Some(base) = manifest.sweep_before(id.k) else {
+            let path = ObjectId::Increment(id).path();
+            return Err(object_damage(&path, 0, "a backup before it", "none"));
+        };
+        let backup = self.open_backup(base)?;
+        let keyed = Keyed::open(|id| self.open_increment(id), manifest, backup.header(), id)?;
+        let mut numbers = Vec::new();
+        for partition in (0..backup.header().chunks.partitions).map(PartitionId) {
+            let section = keyed.section(&backup, partition)?;
+            numbers.push(section.pseq.unwrap_or(0));
+        }
+        Ok((base, numbers))
     }
 
     /// Checks that the undamaged runs continue each other's numbers of ordered frames.

@@ -22,6 +22,7 @@ pub fn header(consistent: bool) -> BackupHeader {
             k: CkptEpoch(7),
         },
         kind: BackupKind::Sweep,
+        base: None,
         consistent,
         begin: Epoch(80),
         wall_us: 5,

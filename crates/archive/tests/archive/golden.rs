@@ -168,6 +168,7 @@ fn backup_header(kind: BackupKind, consistent: bool) -> BackupHeader {
         uuid: UUID,
         id: backup,
         kind,
+        base: None,
         consistent,
         begin,
         wall_us: 1_735_689_599_000_000,

@@ -124,6 +124,7 @@ impl World {
             uuid: UUID,
             id: own,
             kind: BackupKind::Sweep,
+            base: None,
             consistent: false,
             begin: Epoch(begin),
             wall_us: self.now(),

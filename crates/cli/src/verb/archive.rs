@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use perdura_archive::estimate::restore_us;
 use perdura_archive::report::{newest_report, read_report, reports};
-use perdura_archive::{BackupId, Manifest, ReportKind, Role, Store, Writer, list_archives};
+use perdura_archive::{Manifest, ObjectId, ReportKind, Role, Store, Writer, list_archives};
 use perdura_base::Uuid;
 use perdura_base::moment::moment;
 use perdura_device::{Clock, Disk, FileDisk, SystemClock};
@@ -24,7 +24,9 @@ use super::parent::ShownParent;
 use crate::exit::{Damaged, Usage};
 use crate::output;
 use crate::read_disk::ReadDisk;
+use clocked::Clocked;
 
+mod clocked;
 mod drill;
 mod end;
 mod timelines;
@@ -139,7 +141,7 @@ impl Which {
 }
 
 /// Warns that a backup cannot be used. The caller then uses an older backup.
-pub fn passed_over(id: BackupId, why: &perdura::Error) {
+pub fn passed_over(id: ObjectId, why: &perdura::Error) {
     output::warning(&format!("{} cannot be used: {why}", id.name()));
 }
 
@@ -201,6 +203,10 @@ struct Held {
     unnamed_runs: usize,
     backups: Vec<String>,
     backup_bytes: u64,
+    /// The number of increments.
+    increments: usize,
+    /// The newest increment. `None`: the archive has no increment.
+    newest_increment: Option<String>,
     /// The names of the timelines in the directory of the archive, if this is the first timeline.
     timelines: Vec<String>,
     moments: Vec<Moments>,
@@ -213,6 +219,8 @@ struct Held {
     restore_seconds: Option<f64>,
     /// The most changes of key-addressed tables that the first start after a restore to the last moment replays.
     frames_to_replay: u64,
+    /// The time in which these changes were made, by the clock. `None`: it is not known.
+    frames_seconds: Option<f64>,
     /// The last epoch that can be restored. `None`: nothing can be restored.
     last_moment: Option<u64>,
     /// The damage of each run that cannot be read.
@@ -233,56 +241,6 @@ struct Moments {
     to_us: u64,
     /// The time from one moment to the next, microseconds. 0: every epoch is a moment.
     grain_us: u64,
-}
-
-/// The database's clock, as the archive saw it.
-#[derive(Serialize)]
-struct Clocked {
-    /// The time until which the archive has everything, microseconds since 1970.
-    caught_up_us: u64,
-    steps: Vec<ShownStep>,
-}
-
-/// A step of the clock: it was set back, jumped, or nothing was written for more than an hour.
-#[derive(Serialize)]
-struct ShownStep {
-    before_epoch: u64,
-    from_us: u64,
-    to_us: u64,
-}
-
-impl Clocked {
-    fn of(manifest: &Manifest) -> Clocked {
-        let steps = manifest.clock.steps.iter().map(|step| ShownStep {
-            before_epoch: step.epoch.0,
-            from_us: step.from_us,
-            to_us: step.to_us,
-        });
-        Clocked {
-            caught_up_us: manifest.clock.seen_us,
-            steps: steps.collect(),
-        }
-    }
-
-    fn lines(&self) -> String {
-        let mut text = match self.caught_up_us {
-            0 => String::new(),
-            seen => format!("complete  until {}\n", moment(seen)),
-        };
-        for step in &self.steps {
-            let what = match step.to_us < step.from_us {
-                true => "was set back",
-                false => "jumped, or nothing was written,",
-            };
-            text += &format!(
-                "clock     {what} from {} to {} before epoch {}\n",
-                moment(step.from_us),
-                moment(step.to_us),
-                step.before_epoch
-            );
-        }
-        text
-    }
 }
 
 /// The content of a report on a comparison or a trial restore.
@@ -373,6 +331,8 @@ fn held_in(store: &Store, manifest: &Manifest) -> Result<Held> {
         unnamed_runs: store.unnamed_runs(manifest)?.len(),
         backups: manifest.backups().map(|id| id.name()).collect(),
         backup_bytes: bytes(false),
+        increments: reachable.increments.len(),
+        newest_increment: manifest.increments().last().map(|id| id.increment_name()),
         timelines: Vec::new(),
         moments: reachable.ranges.iter().map(Moments::of).collect(),
         updates_per_minute: rates.map(|rates| rates.0),
@@ -382,12 +342,23 @@ fn held_in(store: &Store, manifest: &Manifest) -> Result<Held> {
             Some(expected.as_secs_f64())
         }),
         frames_to_replay: reachable.frames_to_replay,
+        frames_seconds: seconds_of(reachable.frames_span_us),
         last_moment: reachable.last().map(|epoch| epoch.0),
-        problems: reachable.damaged.iter().map(ToString::to_string).collect(),
+        problems: problems(&reachable),
         clock: Clocked::of(manifest),
         proof: reported(store, ReportKind::Proof)?,
         drill: reported(store, ReportKind::Drill)?,
     })
+}
+
+/// Returns the damage of runs and increments.
+fn problems(reachable: &Reachable) -> Vec<String> {
+    let of_increments = reachable
+        .increments
+        .iter()
+        .filter_map(|one| one.header.as_ref().err());
+    let all = reachable.damaged.iter().chain(of_increments);
+    all.map(ToString::to_string).collect()
 }
 
 /// Returns the updates in a minute and the bytes of runs in a day. `None`: the runs cover less than a minute.
@@ -456,6 +427,9 @@ fn status_text(held: &Held, has_all: bool) -> String {
              one)\n"
         };
     }
+    if let Some(newest) = &held.newest_increment {
+        text += &format!("increment {}, the newest is {newest}\n", held.increments);
+    }
     for name in &held.timelines {
         text += &format!("timeline  {name}\n");
     }
@@ -483,11 +457,22 @@ fn restore_text(held: &Held) -> String {
     }
     if held.frames_to_replay > 0 {
         text += &format!(
-            "to replay at most {} changes of key-addressed tables, at the first start after a restore\n",
-            held.frames_to_replay
+            "to replay at most {} changes of key-addressed tables{}, at the first start after a restore\n",
+            held.frames_to_replay,
+            made_in(held.frames_seconds)
         );
     }
     text
+}
+
+/// Returns a time in seconds.
+pub fn seconds_of(us: Option<u64>) -> Option<f64> {
+    us.map(|us| Duration::from_micros(us).as_secs_f64())
+}
+
+/// Returns the words for the time in which changes were made. Empty if the time is not known.
+pub fn made_in(seconds: Option<f64>) -> String {
+    seconds.map_or_else(String::new, |seconds| format!(", made in {seconds:.0} s"))
 }
 
 /// Returns the newest report of a kind.
@@ -580,7 +565,7 @@ fn verify(args: &Verify) -> Result<()> {
             text += &format!("damaged   {problem}\n");
         }
         if found.problems.is_empty() {
-            text += "whole     every run and backup is as it was written\n";
+            text += "whole     every run, backup and increment is as it was written\n";
         }
         output::text(&output::shown(&text))?;
     }

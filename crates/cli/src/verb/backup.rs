@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use perdura::{Db, Error, Options};
-use perdura_archive::ObjectId;
+use perdura_archive::Object;
 use perdura_device::{Clock, SystemClock};
 use perdura_restore::reachable::Reachable;
 use perdura_restore::virtual_backup::VirtualBackup;
@@ -234,6 +234,27 @@ struct Listed {
     problem: Option<String>,
 }
 
+/// Returns the line of an increment. `None`: the object is no increment.
+fn listed_increment(object: &Object, reachable: &Reachable, now_us: u64) -> Option<Listed> {
+    let id = object.id.increment()?;
+    let found = reachable.increments.iter().find(|one| one.id == id)?;
+    let header = found.header.as_ref();
+    Some(Listed {
+        name: object.id.name(),
+        kind: object.id.kind(),
+        end_epoch: id.end.0,
+        checkpoint: id.k.0,
+        bytes: object.bytes,
+        age_seconds: header.map_or(0, |header| {
+            now_us.saturating_sub(header.wall_us) / 1_000_000
+        }),
+        from_epoch: None,
+        to_epoch: None,
+        moments: 0,
+        problem: header.err().map(ToString::to_string),
+    })
+}
+
 fn list(args: &List) -> Result<()> {
     let which = match (&args.server, &args.which) {
         (Some(server), _) => return remote::list(server, args.json),
@@ -247,6 +268,10 @@ fn list(args: &List) -> Result<()> {
     let now_us = SystemClock::new().wall_us();
     let mut backups = Vec::new();
     for object in &manifest.objects {
+        if let Some(one) = listed_increment(object, &reachable, now_us) {
+            backups.push(one);
+            continue;
+        }
         let Some(id) = object.id.backup() else {
             continue;
         };
@@ -256,10 +281,7 @@ fn list(args: &List) -> Result<()> {
         let served = serving.served;
         backups.push(Listed {
             name: id.name(),
-            kind: match object.id {
-                ObjectId::Cut(_) => "cut",
-                ObjectId::Sweep(_) | ObjectId::Run(_) => "sweep",
-            },
+            kind: object.id.kind(),
             end_epoch: id.end.0,
             checkpoint: id.k.0,
             bytes: object.bytes,
@@ -278,12 +300,16 @@ fn list(args: &List) -> Result<()> {
     let line = |one: &Listed| {
         let what = match one.kind {
             "cut" => "a cut".to_owned(),
+            "increment" => format!("increment of checkpoint {}", one.checkpoint),
             _ => format!("sweep of checkpoint {}", one.checkpoint),
         };
         let serves = match (one.from_epoch, one.to_epoch) {
             (Some(from), Some(to)) => {
                 format!("serves epochs {from} to {to}, {} moments", one.moments)
             }
+            _ if one.kind == "increment" => one.problem.clone().unwrap_or_else(|| {
+                "shortens the replay after a restore to a later moment".to_owned()
+            }),
             _ => one
                 .problem
                 .clone()

@@ -133,6 +133,9 @@ struct Told {
     uuid: String,
     parent: String,
     backup: String,
+    /// The increment with the rows of key-addressed tables. `None`: the backup has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    increment: Option<String>,
     bytes_read: u64,
     bytes_written: u64,
     pages_restored: u64,
@@ -217,11 +220,13 @@ pub fn run(args: &Args) -> Result<()> {
             Ok(Outcome::Tried(trial)) => return dry_run::tell(args, &planned, &trial),
             Ok(Outcome::Restored(report)) => return tell(args, &planned, &report, begun.elapsed()),
             Err(error) => {
-                // The backup is damaged. The restore begins again from another backup.
-                let Some(id) = plan.is_of_backup(&error) else {
+                // A backup or an increment is damaged. The restore begins again without it.
+                let Some(id) = plan
+                    .damaged_object(&error)
+                    .filter(|id| !damaged.contains(id))
+                else {
                     return Err(error).with_context(from);
                 };
-                assert!(!damaged.contains(&id), "a backup is passed over once");
                 passed_over(id, &error);
                 damaged.push(id);
                 if !args.dry_run {
@@ -353,6 +358,7 @@ fn tell(args: &Args, planned: &Planned, replay: &ReplayReport, took: Duration) -
         uuid: report.uuid.to_string(),
         parent: report.parent.to_string(),
         backup: plan.backup().name(),
+        increment: plan.increment().map(|id| id.increment_name()),
         bytes_read: report.bytes_read,
         bytes_written: report.bytes_written,
         pages_restored: report.pages,
@@ -373,6 +379,14 @@ fn tell(args: &Args, planned: &Planned, replay: &ReplayReport, took: Duration) -
         return output::json(&told);
     }
     output::text(&told_text(args, &told))
+}
+
+/// Returns the names of the files that a restore begins with.
+fn sources_text(backup: &str, increment: Option<&str>) -> String {
+    match increment {
+        Some(increment) => format!("{backup}, {increment}"),
+        None => backup.to_owned(),
+    }
 }
 
 /// Returns the line with the time that was asked for, if one was.
@@ -413,7 +427,7 @@ fn told_text(args: &Args, told: &Told) -> String {
         time_text(told.time.as_deref()),
         told.parent,
         told.seconds,
-        told.backup,
+        sources_text(&told.backup, told.increment.as_deref()),
         told.pages_restored,
         told.bytes_read,
         told.bytes_written,

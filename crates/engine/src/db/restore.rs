@@ -1,7 +1,7 @@
 //! Restoring a database from an archive by the program that has its procedures.
 //!
 //! `perdura restore` makes the same database. It cannot replay calls, because only the program has the procedures. This
-//! restore opens the new database at once, so the calls since the backup are replayed before it returns.
+//! restore opens the new database at once, so the calls after the cut are replayed before it returns.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,8 @@ fn only_archive(dir: &Path) -> Result<Arc<Store>> {
 impl Db {
     /// Restores a database from an archive into the directories of these options, and opens it. The directories must be
     /// missing or empty. The database gets the state of the moment `at`, or the last state of the archive if `at` is
-    /// `None`. The open replays the changes of key-addressed tables since the backup, with the procedures in the options.
+    /// `None`. The open replays the changes of key-addressed tables after the newest increment or the backup, with the
+    /// procedures in the options.
     /// The result is a new database, and its archive may be in the same directory.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use perdura::{Core, CoreOptions, Cx, Db, Error, LogForm, procedure, table};
 use perdura_base::checksum::crc32c;
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, Result};
+use perdura_page::RegionDigest;
 use perdura_restore::reachable::Reachable;
 use perdura_restore::{At, RestorePlan, RestoreReport};
 
@@ -70,7 +71,7 @@ fn sums(keys: BTreeMap<usize, Vec<u8>>) -> BTreeMap<usize, Sum> {
 
 /// All rows of a database, and its Redis keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Rows {
+pub struct Rows {
     purses: BTreeMap<u64, (String, i64)>,
     postings: Vec<(u64, i64)>,
     memos: BTreeMap<u32, Sum>,
@@ -79,7 +80,7 @@ struct Rows {
 
 impl Rows {
     /// Reads all rows, and checks each purse by its index.
-    fn read(core: &Core) -> Rows {
+    pub fn read(core: &Core) -> Rows {
         let mut rows = Rows {
             keys: sums(values(core)),
             ..Rows::default()
@@ -123,7 +124,7 @@ impl Rows {
     }
 }
 
-fn options(log: LogForm) -> CoreOptions {
+pub fn options(log: LogForm) -> CoreOptions {
     let declared = Db::builder("")
         .table::<Purse>()
         .table::<Posting>()
@@ -136,26 +137,56 @@ fn options(log: LogForm) -> CoreOptions {
 }
 
 /// A database, and the model of its rows after each transaction.
-struct Tables {
-    world: World,
+pub struct Tables {
+    pub world: World,
     rng: fastrand::Rng,
     log: LogForm,
     history: Vec<(Epoch, Rows)>,
     live: Rows,
+    /// The number of increments.
+    increments: usize,
+    /// The number of lives that began with the older image.
+    rotted: usize,
 }
 
 impl Tables {
-    fn new(seed: u64, log: LogForm) -> Tables {
+    pub fn new(seed: u64, log: LogForm) -> Tables {
         Tables {
             world: World::with(seed, options(log)),
             rng: fastrand::Rng::with_seed(seed),
             log,
             history: Vec::new(),
             live: Rows::default(),
+            increments: 0,
+            rotted: 0,
         }
     }
 
-    fn call(&mut self) {
+    /// Returns a database whose tables are declared after its first backup.
+    pub fn later(seed: u64, log: LogForm) -> Tables {
+        let mut tables = Tables {
+            world: World::new(seed),
+            ..Tables::new(seed + 1, log)
+        };
+        tables.world.set(1, Some(b"before the tables".to_vec()));
+        tables.world.flush();
+        tables.world.back_up();
+        tables.live.keys = sums(values(tables.world.core()));
+        tables.world.crash_into(options(log), seed);
+        tables
+    }
+
+    /// Returns the form of the log.
+    pub fn log(&self) -> LogForm {
+        self.log
+    }
+
+    /// Returns the rows after the last transaction.
+    pub fn live(&self) -> Rows {
+        self.live.clone()
+    }
+
+    pub fn call(&mut self) {
         let (from, to) = (self.rng.u64(..12), 12 + self.rng.u64(..12));
         let amount = self.rng.i64(1..50);
         let called = self.world.core().call::<transfer>(&(from, to, amount));
@@ -213,6 +244,9 @@ impl Tables {
 
     /// Cuts the power, and removes lost transactions from the model.
     fn crash(&mut self) {
+        if self.rng.u8(..3) == 0 {
+            self.rotted += usize::from(self.world.rot_newest_image());
+        }
         self.world.crash(self.rng.u64(..));
         let durable = Epoch(self.world.core().report().durable_epoch);
         self.history.retain(|(epoch, _)| *epoch <= durable);
@@ -245,6 +279,7 @@ impl Tables {
                 3 if round % 3 == 0 => self.world.back_up(),
                 4 => self.crash(),
                 5 => self.world.core().checkpoint_now().expect("an image"),
+                6 => self.increments += usize::from(self.world.add_increment()),
                 _ => {}
             }
         }
@@ -271,6 +306,7 @@ impl Tables {
 #[test]
 fn key_addressed_tables_are_restored_to_every_moment() {
     let (mut calls, mut effects, mut moments, mut to_replay) = (0, 0, 0, 0);
+    let (mut increments, mut used, mut rotted) = (0, 0, 0);
     let histories = std::env::var("PERDURA_KEYED_HISTORIES").ok();
     let histories = histories.and_then(|count| count.parse().ok()).unwrap_or(3);
     for seed in 1..=histories {
@@ -282,6 +318,8 @@ fn key_addressed_tables_are_restored_to_every_moment() {
         assert!(epochs.len() > 60, "{} transactions", epochs.len());
         for epoch in epochs.iter().step_by(4) {
             let report = tables.check(*epoch);
+            let plan = tables.world.plan(Some(At::Epoch(*epoch))).expect("a plan");
+            used += usize::from(plan.increment().is_some());
             calls += report.carried.calls.values().sum::<u64>();
             effects += report.carried.effects;
             moments += 1;
@@ -293,11 +331,21 @@ fn key_addressed_tables_are_restored_to_every_moment() {
         let plan = RestorePlan::from_archive(&store, None, |_, _| ()).expect("a plan");
         assert_eq!(reachable.frames_to_replay, plan.frames_at_most());
         to_replay += reachable.frames_to_replay;
+        increments += tables.increments;
+        rotted += tables.rotted;
+        let region = RegionDigest::new();
+        let faults = store.verify(&region).expect("memory").faults;
+        assert!(faults.is_empty(), "{:?}", faults[0].error);
     }
+    assert!(
+        increments > 5 && used > 10 && used < moments && rotted > 0,
+        "{increments} increments, used by {used} of {moments} restores, {rotted} images rotted"
+    );
     assert!(
         calls > 100 && effects > 100 && moments > 60 && to_replay > 0,
         "{calls} calls, {effects} effects, {moments} moments, {to_replay} to replay"
     );
+    println!("{increments} increments, used by {used} restores");
     println!("{moments} moments, {calls} calls and {effects} changes replayed");
 }
 

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use perdura::archive::backlog::BacklogOptions;
 use perdura::{Archiving, Core, CoreOptions, Disks, Env, Error, Progress, Rung};
-use perdura_archive::{ArchiverStep, Object, ObjectId, Store};
+use perdura_archive::backup::BackupSummary;
+use perdura_archive::{ArchiverStep, BackupId, Object, ObjectId, Store};
 use perdura_base::{Epoch, StreamId, Uuid};
 use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
 use perdura_restore::backup::BackupCopy;
+use perdura_restore::last_cut::LastCut;
 use perdura_restore::{
     At, Deadlines, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
 };
@@ -251,6 +253,69 @@ impl World {
             crc: summary.crc,
         };
         store.add_backup(backup).expect("it is named");
+    }
+
+    /// Takes a checkpoint and adds an increment of it to the archive. Returns whether there was anything to add.
+    pub fn add_increment(&mut self) -> bool {
+        self.core().checkpoint_now().expect("an image");
+        self.archive();
+        self.copy_increment()
+    }
+
+    /// Returns the archive of the open database.
+    pub fn store_to_write(&self) -> Arc<Store> {
+        self.archiving.lent().get().expect("it is open")
+    }
+
+    /// Begins an increment of the newest image. `None`: the image has no changes. Also returns the backup that the
+    /// increment continues.
+    pub fn begin_increment(&self) -> Option<(BackupCopy, BackupId)> {
+        let core = self.core.as_ref().expect("it is open");
+        let store = self.store_to_write();
+        let _alone = store.lease_backups().expect("nobody else makes backups");
+        let since = LastCut::read(&store).expect("memory")?;
+        let base = since.base().id;
+        let (anchor, disk) = (core.anchor().get(), Arc::clone(store.disk()));
+        let disks = disks_on(&self.data, &self.log);
+        let copy = BackupCopy::begin_increment(&disks, anchor, disk, &store.backups_dir(), since);
+        Some((copy.expect("memory")?, base))
+    }
+
+    /// Writes an increment of the newest image, which no manifest names.
+    pub fn write_increment(&self) -> Option<(BackupSummary, BackupId)> {
+        let (copy, base) = self.begin_increment()?;
+        Some((copy.run().expect("an increment"), base))
+    }
+
+    /// Adds an increment of the newest image to the archive, if the image has changes.
+    fn copy_increment(&mut self) -> bool {
+        let Some((summary, base)) = self.write_increment() else {
+            return false;
+        };
+        let store = self.store_to_write();
+        let increment = Object {
+            id: ObjectId::Increment(summary.header.id),
+            bytes: summary.bytes,
+            crc: summary.crc,
+        };
+        store.add_increment(increment, base).expect("it is named");
+        true
+    }
+
+    /// Damages the newest image, if there is an older one. The next life starts from that one. Returns whether it did.
+    pub fn rot_newest_image(&self) -> bool {
+        let is_listed = |path: &String| path.contains("/directory-") && !path.ends_with(".tmp");
+        let files = self.data.files().into_iter().map(|(path, _)| path);
+        let mut images: Vec<String> = files.filter(is_listed).collect();
+        images.sort_by_key(|path| path.rsplit('-').next().map(str::to_owned));
+        let newest = images.pop().filter(|_| !images.is_empty());
+        newest.is_some_and(|path| self.data.flip(&path, 9, 3))
+    }
+
+    /// Cuts the power, and begins the next life with other options.
+    pub fn crash_into(&mut self, options: CoreOptions, seed: u64) {
+        self.options = options;
+        self.crash(seed);
     }
 
     /// Cuts the power of all three disks, and begins the next life. Writes that were not acknowledged may be lost.

@@ -22,6 +22,7 @@ mod faulty_disk;
 mod forks;
 mod guide;
 mod image_writers;
+mod increments;
 mod keyed_moments;
 mod ladder;
 mod log_end;

@@ -204,7 +204,7 @@ fn an_archive_whose_disk_fails_at_any_read_is_told_or_passed_over() {
 }
 
 /// For each sector of a file, flips one bit, calls `each`, and flips the bit back.
-fn damaged_everywhere(disk: &SimDisk, path: &str, mut each: impl FnMut(u64)) {
+pub fn damaged_everywhere(disk: &SimDisk, path: &str, mut each: impl FnMut(u64)) {
     let files = disk.files();
     let (_, len) = files.iter().find(|(name, _)| name == path).expect("a file");
     for at in (0..*len).step_by(512) {
@@ -242,12 +242,18 @@ fn a_backup_that_is_damaged_anywhere_is_passed_over_for_the_older_one() {
             "byte {byte}: {error}"
         );
         refused += 1;
-        assert_eq!(plan.is_of_backup(&error), Some(newest));
-        sources.without.push(newest);
+        let newest_object = ObjectId::Sweep(newest);
+        assert_eq!(plan.damaged_object(&error), Some(newest_object));
+        sources.without.push(newest_object);
         let plan = sources.plan(None, |_, _| {}).expect("the older one");
         assert_ne!(plan.backup(), newest);
         carry_out_onto(&Restored::new(), &plan).expect("a restore");
-        sources.without.extend(store.manifest().backups());
+        let backups = store
+            .manifest()
+            .backups()
+            .map(ObjectId::Sweep)
+            .collect::<Vec<_>>();
+        sources.without.extend(backups);
         // This archive has everything that was ever logged, so it needs no backup.
         let plan = sources.plan(None, |_, _| {}).expect("the runs alone");
         carry_out_onto(&Restored::new(), &plan).expect("a restore");

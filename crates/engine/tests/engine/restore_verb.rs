@@ -85,3 +85,35 @@ fn twenty_thousand_calls_are_restored_to_the_last_one_and_to_moments_between() -
     }
     Ok(())
 }
+
+/// After a checkpoint, the open database adds an increment by itself. A restore then replays only the calls after it.
+#[test]
+fn a_checkpoint_is_followed_by_an_increment() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (data, archive) = (dir.path().join("data"), dir.path().join("archive"));
+    let db = builder(&data).procedure(add).archive(&archive).open()?;
+    db.call(add, (0, 1)).expect("a call");
+    db.back_up()?;
+    for call in 0..500u64 {
+        let _pending = db.submit(add, (call % 7, call)).expect("a call");
+    }
+    db.checkpoint()?;
+    let is_increment = |backup: &perdura::ListedBackup| backup.kind == "increment";
+    let begun = std::time::Instant::now();
+    while !db.backups().iter().any(is_increment) {
+        assert!(begun.elapsed().as_secs() < 60, "{:?}", db.backups());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    for call in 0..3u64 {
+        db.call(add, (call, 9)).expect("a call");
+    }
+    let last = meters(&db);
+    db.close()?;
+
+    let lost = dir.path().join("restored");
+    let db = builder(&lost).procedure(add).restore(&archive, None)?;
+    assert_eq!(meters(&db), last);
+    let replayed = db.report().ordered.as_ref().map_or(0, |pass| pass.played);
+    assert_eq!(replayed, 3, "the calls after the increment");
+    db.close()
+}

@@ -3,18 +3,20 @@
 
 use std::sync::Arc;
 
-use perdura::MergingStep;
+use perdura::{Core, MergingStep};
 use perdura_archive::backup::BackupSummary;
 use perdura_archive::retention::retaining::Removed;
 use perdura_archive::store::{Lease, Publication};
 use perdura_archive::{
-    ArchiverStep, Codec, MergedRun, Merger, MergerOptions, MergerStep, Object, ObjectId, Progress,
-    Role, Store, Verdict, Writer,
+    ArchiverStep, Codec, Edit, MergedRun, Merger, MergerOptions, MergerStep, Object, ObjectId,
+    Progress, Role, Store, Verdict, Writer,
 };
 use perdura_base::Error;
 use perdura_device::Clock;
+use perdura_recovery::Anchor;
 use perdura_recovery::checkpoint::Pin;
 use perdura_restore::backup::BackupCopy;
+use perdura_restore::last_cut::LastCut;
 use perdura_wal::Rung;
 
 use crate::over_core::OverCore;
@@ -277,10 +279,10 @@ impl ArchiveWorld {
         if is_older || manifest.backups().any(|id| id.k == image.k) {
             return Ok(());
         }
-        let (disk, anchor) = (Arc::clone(store.disk()), Arc::clone(pin.anchor()));
-        let disks = self.world.env(&self.disks).disks;
-        match BackupCopy::begin(&disks, anchor, disk, &store.backups_dir()) {
-            Ok(copy) => {
+        let anchor = Arc::clone(pin.anchor());
+        match self.begin_copy(&store, anchor) {
+            Ok(None) => Ok(()),
+            Ok(Some(copy)) => {
                 let stage = Stage::Copy(Box::new(copy), pin);
                 self.backing = Some(Backing {
                     store,
@@ -296,11 +298,42 @@ impl ArchiveWorld {
         }
     }
 
+    /// Begins the copy of an image: of all its pages, or of those that changed since the last cut. `None`: no row of a
+    /// key-addressed table has changed.
+    fn begin_copy(
+        &mut self,
+        store: &Arc<Store>,
+        anchor: Arc<Anchor>,
+    ) -> Result<Option<BackupCopy>, Error> {
+        let disk = Arc::clone(store.disk());
+        let disks = self.world.env(&self.disks).disks;
+        let dir = store.backups_dir();
+        let wants_increment = self.world.ledger.is_some() && self.rng.u8(0..3) > 0;
+        let since = match wants_increment {
+            true => LastCut::read(store)?,
+            false => None,
+        };
+        match since {
+            Some(since) => BackupCopy::begin_increment(&disks, anchor, disk, &dir, since),
+            None => BackupCopy::begin(&disks, anchor, disk, &dir).map(Some),
+        }
+    }
+
+    /// Returns whether an increment must be given up, because the next checkpoint overwrites its image.
+    fn is_late(&self, copy: &BackupCopy) -> bool {
+        let core = self.world.machine.engine.as_ref();
+        copy.is_increment() && core.is_some_and(Core::checkpoint_is_held)
+    }
+
     /// Takes a step of a backup. Returns `None` when the backup has ended.
     fn advance_backup(&mut self, store: &Arc<Store>, stage: Stage) -> Check<Option<Stage>> {
         match stage {
-            Stage::Copy(copy, _) if self.rng.u8(0..100) == 0 => {
-                self.reach("backup_given_up");
+            Stage::Copy(copy, _) if self.rng.u8(0..100) == 0 || self.is_late(&copy) => {
+                self.reach(if copy.is_increment() {
+                    "increment_given_up"
+                } else {
+                    "backup_given_up"
+                });
                 match copy.abandon() {
                     Ok(()) => Ok(None),
                     Err(error) => self
@@ -328,31 +361,53 @@ impl ArchiveWorld {
                     }
                     return Ok(Some(Stage::Wait(summary)));
                 }
-                let object = Object {
-                    id: ObjectId::Sweep(summary.header.id),
+                let id = summary.header.id;
+                let object = |id| Object {
+                    id,
                     bytes: summary.bytes,
                     crc: summary.crc,
                 };
-                let publication = store.publish(perdura_archive::Edit::AddBackup(object));
+                let publication = store.publish(match summary.header.base {
+                    None => Edit::AddBackup(object(ObjectId::Sweep(id))),
+                    Some(base) => Edit::AddIncrement {
+                        increment: object(ObjectId::Increment(id)),
+                        base,
+                    },
+                });
                 Ok(Some(Stage::Publish(Box::new(publication), summary)))
             }
             Stage::Publish(mut publication, summary) => match publication.step() {
                 Ok(Progress::More) => Ok(Some(Stage::Publish(publication, summary))),
                 Ok(Progress::Done(published)) => {
-                    let id = summary.header.id;
-                    assert!(!self.told.backups.contains(&id), "a backup is added once");
-                    self.told.backups.push(summary.header.id);
-                    self.note(published.number);
-                    self.reach("backup");
+                    self.copy_published(&summary, published.number);
                     Ok(None)
                 }
-                // Another attempt has already published this backup.
-                Err(Error::Usage(_)) if self.told.backups.contains(&summary.header.id) => Ok(None),
+                // Another attempt has already published it.
+                Err(Error::Usage(_)) if self.is_told(&summary) => Ok(None),
                 Err(error) => self
                     .store_failed("a backup's publication", &error)
                     .map(|()| None),
             },
         }
+    }
+
+    fn is_told(&mut self, summary: &BackupSummary) -> bool {
+        let told = self.told.copies(summary.header.base.is_some());
+        told.contains(&summary.header.id)
+    }
+
+    /// Notes a backup or an increment that a manifest names.
+    fn copy_published(&mut self, summary: &BackupSummary, number: u64) {
+        let id = summary.header.id;
+        let is_increment = summary.header.base.is_some();
+        let told = self.told.copies(is_increment);
+        assert!(!told.contains(&id), "a copy is added once");
+        told.push(id);
+        self.note(number);
+        self.reach(match is_increment {
+            true => "increment",
+            false => "backup",
+        });
     }
 
     fn agent_steps(&mut self) -> Check {

@@ -150,6 +150,13 @@ impl ArchiveWorld {
                 lost.name()
             ));
         }
+        let lost = |id: &&_| !manifest.increments().any(|other| other == **id);
+        if let Some(lost) = self.told.increments.iter().find(lost) {
+            return Err(format!(
+                "{} was made, and the archive lacks it",
+                lost.increment_name()
+            ));
+        }
         for object in &manifest.objects {
             store.verify_object(object, &self.region).map_err(failed)?;
         }

@@ -38,6 +38,17 @@ pub(crate) struct Told {
     /// The last epoch that the archive or the backlog has acknowledged.
     pub kept: u64,
     pub backups: Vec<BackupId>,
+    pub increments: Vec<BackupId>,
+}
+
+impl Told {
+    /// Returns the acknowledged increments if `is_increment` is true. Otherwise returns the acknowledged backups.
+    pub(crate) fn copies(&mut self, is_increment: bool) -> &mut Vec<BackupId> {
+        match is_increment {
+            true => &mut self.increments,
+            false => &mut self.backups,
+        }
+    }
 }
 
 /// A lost database with an archive that still exists.
@@ -119,11 +130,18 @@ impl ArchiveWorld {
         }
     }
 
-    /// Gives the database of some runs a typed table, whose changes are ordered frames.
+    /// Gives the database of some runs a typed table, whose changes are ordered frames. Half of these runs take more
+    /// checkpoints, so that increments follow their backups.
     pub(crate) fn with_ledger(mut self) -> ArchiveWorld {
         if let Some((ledger, log)) = Ledger::draw(self.seed) {
             self.world.swarm.options.typed = declared(log);
             self.world.ledger = Some(ledger);
+            if scramble(self.seed ^ 0x1c6e).is_multiple_of(2) {
+                self.world.swarm.course.steps *= 3;
+                self.world.swarm.odds.begin *= 4;
+                self.world.swarm.odds.sweep *= 6;
+                self.character.odds.back_up = 3 * self.character.odds.back_up.max(2);
+            }
         }
         self
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use perdura_archive::backup::{Backup, BackupKind};
 use perdura_base::PartitionId;
+use perdura_base::num::to_u64;
 use perdura_page::RegionDigest;
 use serde::Serialize;
 
@@ -31,6 +32,12 @@ struct Shown {
     /// The image's checkpoint epoch if the backup is a copy of an image, called a sweep. `None`: the backup has the
     /// state at the end of one epoch, called a cut.
     checkpoint: Option<u64>,
+    /// The backup that an increment continues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continues: Option<String>,
+    /// The pages of key-addressed tables at an increment's cut, those in other files included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used_pages: Option<u64>,
     consistent: bool,
     begin: u64,
     end: u64,
@@ -77,10 +84,13 @@ fn read(file: &Path, with_pages: bool) -> Result<Shown> {
     let proof = partitions().fold(0, |sum, partition| sum ^ backup.proof(partition));
     Ok(Shown {
         database: header.uuid.to_string(),
-        kind: match header.kind {
-            BackupKind::Sweep => "sweep",
-            BackupKind::Cut => "cut",
+        kind: match (header.kind, header.base) {
+            (BackupKind::Sweep, None) => "sweep",
+            (BackupKind::Sweep, Some(_)) => "increment",
+            (BackupKind::Cut, _) => "cut",
         },
+        continues: header.base.map(|base| base.name()),
+        used_pages: used_pages(&backup)?,
         checkpoint: (header.kind == BackupKind::Sweep).then_some(header.id.k.0),
         consistent: header.consistent,
         begin: header.begin.0,
@@ -94,6 +104,17 @@ fn read(file: &Path, with_pages: bool) -> Result<Shown> {
         proof: format!("{proof:016x}"),
         list,
     })
+}
+
+fn used_pages(backup: &Backup) -> Result<Option<u64>> {
+    if backup.header().base.is_none() {
+        return Ok(None);
+    }
+    let mut pages = 0;
+    for partition in (0..backup.header().chunks.partitions).map(PartitionId) {
+        pages += to_u64(backup.used(partition)?.1.len());
+    }
+    Ok(Some(pages))
 }
 
 fn list(backup: &Backup) -> Result<Vec<ShownPage>> {
@@ -117,6 +138,7 @@ fn list(backup: &Backup) -> Result<Vec<ShownPage>> {
 
 fn text(shown: &Shown) -> String {
     let what = match shown.checkpoint {
+        Some(k) if shown.kind == "increment" => format!("increment of checkpoint {k}"),
         Some(k) if shown.consistent => format!("sweep of checkpoint {k}, consistent"),
         Some(k) => format!("sweep of checkpoint {k}"),
         None => "cut: the state of an epoch".to_owned(),
@@ -137,6 +159,9 @@ fn text(shown: &Shown) -> String {
         shown.streams,
         shown.proof,
     );
+    if let (Some(base), Some(used)) = (&shown.continues, shown.used_pages) {
+        out += &format!("continues   {base}; its cut has {used} pages of key-addressed tables\n");
+    }
     for page in shown.list.iter().flatten() {
         out += &format!(
             "page {} partition {} local {} update {} crc {} digest {}\n",

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use perdura_archive::{Manifest, ObjectId};
+use perdura_archive::Manifest;
 use perdura_device::read_input;
 use perdura_recovery::Anchor;
 use perdura_wal::Archived;
@@ -87,11 +87,7 @@ fn read(file: &Path) -> Result<Shown> {
     let bytes = read_input(file, MANIFEST_BYTES_MAX).with_context(|| name.clone())?;
     let (manifest, _) = Manifest::read(&name, &bytes)?;
     let objects = manifest.objects.iter().map(|object| ShownObject {
-        kind: match object.id {
-            ObjectId::Run(_) => "run",
-            ObjectId::Sweep(_) => "sweep",
-            ObjectId::Cut(_) => "cut",
-        },
+        kind: object.id.kind(),
         path: object.id.path(),
         bytes: object.bytes,
         crc: format!("{:08x}", object.crc),

@@ -13,6 +13,7 @@ use super::sources::Planned;
 use super::{Args, asked_text, time_text};
 use crate::offline::restore_threads;
 use crate::output;
+use crate::verb::archive::{made_in, seconds_of};
 
 /// The duration of the trial, unless one partition takes longer.
 const TRIAL: Duration = Duration::from_secs(2);
@@ -27,6 +28,9 @@ struct DryRun {
     /// The time of the epoch, RFC 3339, in UTC. `None`: the archive has no time for the epoch.
     time: Option<String>,
     backup: String,
+    /// The increment with the rows of key-addressed tables. `None`: the backup has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    increment: Option<String>,
     runs: usize,
     bytes_to_read: u64,
     /// The expected size of the new database, without its log.
@@ -35,6 +39,8 @@ struct DryRun {
     seconds: f64,
     /// The most changes of key-addressed tables that the first start replays.
     frames_to_replay: u64,
+    /// The time in which these changes were made, by the clock. `None`: it is not known.
+    frames_seconds: Option<f64>,
     /// The share of the partitions that was merged for the estimate.
     measured: f64,
 }
@@ -55,11 +61,13 @@ pub fn tell(args: &Args, planned: &Planned, trial: &Trial) -> Result<()> {
         lost_to: planned.lost_to,
         time: (plan.wall_us() > 0).then(|| moment(plan.wall_us())),
         backup: plan.backup().name(),
+        increment: plan.increment().map(|id| id.increment_name()),
         runs: plan.runs(),
         bytes_to_read: plan.bytes(),
         bytes_to_write: trial.expected_bytes(),
         seconds: Duration::from_nanos(trial.expected_ns()).as_secs_f64(),
         frames_to_replay: plan.frames_at_most(),
+        frames_seconds: seconds_of(plan.frames_span_us()),
         measured: f64::from(trial.partitions) / f64::from(trial.of),
     };
     if args.json {
@@ -71,7 +79,7 @@ pub fn tell(args: &Args, planned: &Planned, trial: &Trial) -> Result<()> {
 fn text(args: &Args, told: &DryRun) -> String {
     let mut text = asked_text(told.asked.as_deref());
     let time = time_text(told.time.as_deref());
-    let backup = &told.backup;
+    let backup = super::sources_text(&told.backup, told.increment.as_deref());
     let runs = to_u64(told.runs);
     text += &format!(
         "would be  epoch {}{time} from {backup} and {runs} runs\n",
@@ -88,8 +96,9 @@ fn text(args: &Args, told: &DryRun) -> String {
     );
     if told.frames_to_replay > 0 {
         text += &format!(
-            "to replay at most {} changes of key-addressed tables, at the first start\n",
-            told.frames_to_replay
+            "to replay at most {} changes of key-addressed tables{}, at the first start\n",
+            told.frames_to_replay,
+            made_in(told.frames_seconds)
         );
     }
     text += "made      nothing\n";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use perdura::Error;
-use perdura_archive::{BackupId, Store};
+use perdura_archive::{ObjectId, Store};
 use perdura_device::{Clock, Disk, FileDisk, SystemClock};
 use perdura_restore::{At, RUNS_MAX, RestorePlan, Scratch, Sources};
 
@@ -85,7 +85,7 @@ pub fn plan(
     store: &Store,
     log: &LostLogPlaces,
     at: Option<At>,
-    without: &[BackupId],
+    without: &[ObjectId],
     target: &Target<'_>,
 ) -> Result<Planned, Error> {
     let mut sources = Sources {
