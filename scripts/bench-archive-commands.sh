@@ -4,6 +4,7 @@
 # database and a backup of it. Rounds, medians. Bytes are of the archive's runs and increments after the last transaction was
 # archived, for each transaction. WORK_DIR should be in memory (/dev/shm) if the disk's syncs are not what is measured.
 set -euo pipefail
+shopt -s inherit_errexit
 . "$(dirname "$0")/lib.sh"
 need jq
 build

@@ -243,11 +243,11 @@ impl Keyed {
 /// Fails if an increment does not continue this backup.
 fn check_base(increment: &Backup, base: &BackupHeader) -> Result<()> {
     let header = increment.header();
-    if header.base == Some(base.id) && header.chunks == base.chunks {
+    if header.continues() == Some(base.id) && header.chunks == base.chunks {
         return Ok(());
     }
     let expected = format!("an increment that continues {}", base.id.name());
-    let found = header.base.map_or_else(
+    let found = header.continues().map_or_else(
         || "a backup".to_owned(),
         |other| format!("one that continues {}", other.name()),
     );

@@ -15,8 +15,9 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use perdura_archive::backup::BackupSummary;
 use perdura_archive::{Object, ObjectId, Progress, Store};
-use perdura_base::{Error, Result};
+use perdura_base::{CkptEpoch, Error, Result};
 use perdura_restore::backup::BackupCopy;
+use perdura_wal::Archived;
 
 use crate::archiver::AtArchive;
 use crate::checkpointer::Checkpointer;
@@ -127,7 +128,7 @@ impl Backer {
         match self.increments.make() {
             Ok(made) => {
                 debug_assert!(
-                    made.is_none_or(|summary| summary.header.base.is_some()),
+                    made.is_none_or(|summary| summary.header.continues().is_some()),
                     "an increment continues a backup"
                 );
                 self.increments.settle(k);
@@ -148,7 +149,15 @@ impl Backer {
     fn lacks_backup(&self) -> bool {
         let store = self.archive.lent.get();
         let store = store.filter(|_| self.ground.options.first_backup);
-        store.is_some_and(|store| store.manifest().backups().next().is_none())
+        store.is_some_and(|store| {
+            let manifest = store.manifest();
+            // Increments continue a sweep. Retention may leave a virtual backup alone.
+            let is_keyed = self.ground.core.anchor().get().archive() == Archived::Carried;
+            match is_keyed {
+                true => manifest.sweep_before(CkptEpoch(u64::MAX)).is_none(),
+                false => manifest.backups().next().is_none(),
+            }
+        })
     }
 
     fn note_backup(&self, outcome: Result<BackupSummary>) {

@@ -117,9 +117,12 @@ impl Sources<'_> {
         let known = last.map_or(manifest.held().0, |last| last.max(manifest.held().0));
         let wanted = target.or(last).unwrap_or_default();
         // Backups before the moment come first, then backups after it. In both groups the nearest backup comes first.
+        // A backup with increments is as near as the newest of them.
         backups.sort_by_key(|(_, id)| {
-            let is_behind = id.end > wanted;
-            (is_behind, id.end.0.abs_diff(wanted.0))
+            let increments = candidates(manifest, *id, wanted).into_iter();
+            let nearest = increments.map(|id| id.end).find(|end| *end <= wanted);
+            let end = nearest.unwrap_or(id.end);
+            (end > wanted, end.0.abs_diff(wanted.0))
         });
         let since = TablesSince::of(self.store)?;
         let mut first = None;

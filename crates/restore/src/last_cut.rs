@@ -99,7 +99,7 @@ impl LastCut {
     /// Advances from the backup to an increment that continues it.
     fn advance(&mut self, increment: &Backup) -> Result<()> {
         let header = increment.header();
-        if header.base != Some(self.base().id) {
+        if header.continues() != Some(self.base().id) {
             return Err(Error::Foreign {
                 file: increment.path().to_owned(),
                 why: format!("it does not continue {}", self.base().id.name()),

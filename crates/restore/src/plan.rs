@@ -287,7 +287,7 @@ impl RestorePlan {
     fn highest_tag(&self) -> CkptEpoch {
         let blocks = self.runs.iter().flat_map(|run| run.index());
         let highest = blocks.map(|block| block.tags.1).max();
-        let own = self.backup.header().id.k.max(self.cut().id.k);
+        let own = self.backup.header().id.k.max(self.cut().rows_k());
         highest.unwrap_or_default().max(own)
     }
 

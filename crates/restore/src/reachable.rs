@@ -189,13 +189,15 @@ fn header_of(opened: Result<Arc<Backup>>) -> Result<Result<BackupHeader>> {
 fn newest_cut(store: &Store, manifest: &Manifest, backups: &[Serving]) -> Option<BackupHeader> {
     let usable = backups.iter().filter(|backup| backup.served.is_some());
     let headers = usable.filter_map(|backup| backup.header.as_ref().ok());
-    let base = headers.max_by_key(|header| header.moment())?;
-    let newest = candidates(manifest, base.id, Epoch(u64::MAX));
-    let mut cuts = newest.into_iter().filter_map(|id| {
-        let opened = Keyed::open(|id| store.open_increment(id), manifest, base, id);
-        opened.ok().map(|keyed| *keyed.header())
+    let cuts = headers.map(|base| {
+        let increments = candidates(manifest, base.id, Epoch(u64::MAX));
+        let mut whole = increments.into_iter().filter_map(|id| {
+            let opened = Keyed::open(|id| store.open_increment(id), manifest, base, id);
+            opened.ok().map(|keyed| *keyed.header())
+        });
+        whole.next().unwrap_or(*base)
     });
-    Some(cuts.next().unwrap_or(*base))
+    cuts.max_by_key(BackupHeader::moment)
 }
 
 /// Returns the number of ordered frames in the runs after a cut. A run may begin before the cut, so a restore may need

@@ -334,7 +334,7 @@ fn name_image(
         "no epoch of the parent's is used again"
     );
     assert!(
-        header.id.k < k && plan.cut().id.k < k,
+        header.id.k < k && plan.cut().rows_k() < k,
         "the image's number is above those of its sources"
     );
     let update = cell.update(|record| {
@@ -348,7 +348,7 @@ fn name_image(
         record.ckpt_max = k;
         record.restored = plan.has_frames().then_some(RestoredRows {
             image: k,
-            backup: plan.cut().id.k,
+            backup: plan.cut().rows_k(),
         });
         record.vouched = Vouched {
             epoch: plan.target,

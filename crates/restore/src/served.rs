@@ -80,7 +80,8 @@ pub fn served(header: &BackupHeader, runs: &[RunMoments]) -> Option<Served> {
         (BackupKind::Cut, Some((first, last))) => {
             let has_before = last >= end && first <= end;
             let has_behind = first.0 <= end.0 + 1 && last > end;
-            let from = if has_before { first } else { end };
+            let is_before_end = has_before && !header.is_of_one_moment();
+            let from = if is_before_end { first } else { end };
             (from, if has_behind { last } else { end })
         }
     };

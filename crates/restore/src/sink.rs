@@ -103,6 +103,13 @@ impl BackupSink {
         }
     }
 
+    /// Returns the partition's number if the backup has key-addressed tables. Without them, no restore needs the number, and
+    /// the known one is of the older backup's instant.
+    fn numbers_of(&self, part: &mut Part) -> Option<u64> {
+        part.pseq = part.pseq.filter(|_| self.writer.is_consistent());
+        part.pseq
+    }
+
     /// Returns the writer, after all partitions have ended.
     pub(crate) fn into_writer(self) -> BackupWriter {
         self.writer
@@ -127,11 +134,8 @@ impl PageSink for BackupSink {
     }
 
     fn end_partition(&mut self, part: &mut Part) -> Result<()> {
-        // The backup gets no sequence numbers: the known ones are of the older backup's instant. No restore needs them,
-        // because the database has never logged an ordered frame.
-        part.pseq = None;
         self.writer
-            .end_partition(None, std::mem::take(&mut part.sidecar));
+            .end_partition(self.numbers_of(part), std::mem::take(&mut part.sidecar));
         part.entries.clear();
         Ok(())
     }

@@ -27,7 +27,6 @@ use perdura_archive::backup::{
 use perdura_archive::store::{Lease, Publication};
 use perdura_archive::{Edit, Object, ObjectId, Progress, RunId, Store};
 use perdura_base::{Epoch, Error, PartitionId, Result};
-use perdura_wal::Archived;
 
 use crate::part::{Merging, PartMerge};
 use crate::plan::RestorePlan;
@@ -81,29 +80,27 @@ struct Making {
 
 impl VirtualBackup {
     /// Takes the right to make backups. Begins a backup of epoch `target`, or of the archive's last epoch if `target`
-    /// is `None`. If an older backup cannot be used, calls `passed_over` with that backup and the reason.
+    /// is `None`. If the database has key-addressed tables, the backup is of the newest increment's epoch up to there,
+    /// because only a program can replay the changes after it. If an older backup or an increment cannot be used, calls
+    /// `passed_over` with it and the reason.
     ///
     /// # Errors
     /// [`Error::Usage`] if the archive already has a cut of that epoch, or if the runs cannot restore that epoch.
-    /// [`Error::Usage`] also if the database has key-addressed tables. Other errors are those of
-    /// [`RestorePlan::from_archive`] and [`Store::lease_backups`].
+    /// [`Error::Usage`] also if the database has key-addressed tables, and no increment follows its backup. Other errors
+    /// are those of [`RestorePlan::from_archive`] and [`Store::lease_backups`].
     pub fn begin(
         store: &Arc<Store>,
         target: Option<Epoch>,
         progress: Arc<RestoreProgress>,
-        passed_over: impl FnMut(ObjectId, &Error),
+        mut passed_over: impl FnMut(ObjectId, &Error),
     ) -> Result<VirtualBackup> {
         let lease = store.lease_backups()?;
         store.refresh()?;
-        let plan = RestorePlan::from_archive(store, target, passed_over)?;
-        let base = *plan.backup.header();
-        if base.archive() == Archived::Carried || plan.has_frames() {
-            return Err(Error::Usage(format!(
-                "no virtual backup of epoch {} can be made: the database has key-addressed tables, and their rows change \
-                 only when a program replays the log. Make a backup with `perdura backup create`",
-                plan.target()
-            )));
+        let mut plan = RestorePlan::from_archive(store, target, &mut passed_over)?;
+        if let Some(moment) = moment_of_rows(&plan)? {
+            plan = RestorePlan::from_archive(store, Some(moment), passed_over)?;
         }
+        let base = *plan.backup.header();
         let header = header(&plan);
         if store.manifest().backups().any(|other| other == header.id) {
             let name = header.id.name();
@@ -273,18 +270,40 @@ impl VirtualBackup {
     }
 }
 
+/// Returns the epoch of the key-addressed rows that a plan begins with. `None`: the database has no such tables.
+///
+/// # Errors
+/// [`Error::Usage`] if the plan begins with the rows of its backup.
+fn moment_of_rows(plan: &RestorePlan) -> Result<Option<Epoch>> {
+    let cut = plan.cut();
+    if cut.continues().is_some() {
+        return Ok(Some(cut.moment()));
+    }
+    if !cut.is_of_one_moment() && !plan.has_frames() {
+        return Ok(None);
+    }
+    Err(Error::Usage(format!(
+        "no virtual backup of epoch {} can be made: the database has key-addressed tables, and no increment follows {}. \
+         Take a checkpoint, which is followed by an increment, or make a backup with `perdura backup create`",
+        plan.target(),
+        plan.backup.header().id.name()
+    )))
+}
+
 /// Returns the header of a virtual backup.
 fn header(plan: &RestorePlan) -> BackupHeader {
-    let base = plan.backup.header();
-    assert_eq!(
-        base.archive(),
-        Archived::Runs,
-        "all that the log changes is in pages"
+    let (base, cut) = (plan.backup.header(), plan.cut());
+    let has_rows = cut.is_of_one_moment();
+    assert!(
+        !has_rows || cut.moment() == plan.target,
+        "the rows are as of the backup's epoch"
     );
     BackupHeader {
         id: BackupId::cut(plan.target),
         kind: BackupKind::Cut,
-        consistent: false,
+        base: has_rows.then_some(cut.id),
+        families: cut.families,
+        consistent: has_rows,
         begin: Epoch(plan.target.0 + 1),
         wall_us: match plan.wall_us() {
             0 => base.wall_us,

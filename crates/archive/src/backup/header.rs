@@ -41,7 +41,8 @@ pub struct BackupHeader {
     pub id: BackupId,
     /// The rule that decides whether the pages contain a change.
     pub kind: BackupKind,
-    /// The sweep that an increment continues. `None`: the file is a backup.
+    /// Of an increment: the sweep that it continues. Of a cut with key-addressed tables: the sweep or the increment that
+    /// has their rows as of the same epoch. `None` in other backups.
     pub base: Option<BackupId>,
     /// True if all pages show one common instant. Then the backup stores a sequence number for each partition.
     pub consistent: bool,
@@ -99,9 +100,24 @@ impl BackupHeader {
     /// Returns the name of the file.
     #[must_use]
     pub fn name(&self) -> String {
-        match self.base {
+        match self.continues() {
             None => self.id.name(),
             Some(_) => self.id.increment_name(),
+        }
+    }
+
+    /// Returns the sweep that an increment continues. `None`: the file is a backup.
+    #[must_use]
+    pub fn continues(&self) -> Option<BackupId> {
+        self.base.filter(|_| self.kind == BackupKind::Sweep)
+    }
+
+    /// Returns the checkpoint epoch of the image whose rows of key-addressed tables the file has. 0: it has none.
+    #[must_use]
+    pub fn rows_k(&self) -> CkptEpoch {
+        match self.kind {
+            BackupKind::Sweep => self.id.k,
+            BackupKind::Cut => self.base.map_or(CkptEpoch(0), |base| base.k),
         }
     }
 
@@ -164,9 +180,9 @@ impl BackupHeader {
     /// Returns whether `begin`, the end epoch and the checkpoint epoch are possible together for the backup's kind.
     fn is_sound(&self) -> bool {
         let next = self.id.end.0.saturating_add(1);
-        if let Some(base) = self.base {
+        let is_cut = self.consistent && self.is_of_one_moment();
+        if let Some(base) = self.continues() {
             let is_later = base.k > CkptEpoch(0) && base.k < self.id.k && base.end <= self.id.end;
-            let is_cut = self.consistent && self.is_of_one_moment();
             if !is_later || !is_cut {
                 return false;
             }
@@ -174,8 +190,12 @@ impl BackupHeader {
         match self.kind {
             BackupKind::Sweep => self.begin.0 <= next && self.id.k > CkptEpoch(0),
             BackupKind::Cut => {
-                let is_plain = !self.consistent && self.archive() == Archived::Runs;
-                self.begin.0 == next && self.id == BackupId::cut(self.id.end) && is_plain
+                let is_plain = !self.consistent && !self.is_of_one_moment();
+                let is_of_rows = match self.base {
+                    None => is_plain,
+                    Some(rows) => is_cut && rows.k > CkptEpoch(0),
+                };
+                self.begin.0 == next && self.id == BackupId::cut(self.id.end) && is_of_rows
             }
         }
     }
@@ -213,7 +233,7 @@ fn fields(r: &mut Reader<'_>) -> Option<BackupHeader> {
         && page_bytes == to_u32(PAGE_BYTES)
         && is_geometry(chunks)
         && streams > 0
-        && base.is_some() == (code == INCREMENT);
+        && (base.is_some() == (code == INCREMENT) || code == CUT);
     is_sound.then_some(BackupHeader {
         uuid,
         id: BackupId { end, k },

@@ -185,7 +185,7 @@ impl Backup {
     /// Those of [`section`](Self::section); [`Error::Corrupt`] for a list that does not have the increment's own pages.
     pub fn used(&self, partition: PartitionId) -> Result<(Section, Vec<UsedPage>)> {
         let section = self.section(partition)?;
-        let base = self.header.base.map_or(CkptEpoch(0), |base| base.k);
+        let base = self.header.continues().map_or(CkptEpoch(0), |base| base.k);
         let used = decode_used(&section.sidecar).filter(|used| {
             let is_held = |page: &UsedPage| (base..=self.header.id.k).contains(&page.holder);
             let is_own = |page: &&UsedPage| page.holder == self.header.id.k;
@@ -242,7 +242,7 @@ impl Backup {
         let mut buf = AlignedBuf::zeroed(READ_PAGES * PAGE_BYTES);
         for partition in (0..self.header.chunks.partitions).map(PartitionId) {
             let section = self.section(partition)?;
-            if self.header.base.is_some() {
+            if self.header.continues().is_some() {
                 self.used(partition)?;
             }
             for (nth, some) in section.pages.chunks(READ_PAGES).enumerate() {

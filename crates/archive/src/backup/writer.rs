@@ -63,6 +63,12 @@ impl BackupWriter {
         })
     }
 
+    /// Returns whether each partition has a sequence number.
+    #[must_use]
+    pub fn is_consistent(&self) -> bool {
+        self.header.consistent
+    }
+
     /// Returns the partition whose pages are being added.
     fn partition(&self) -> PartitionId {
         PartitionId(u16::try_from(self.sections.len()).unwrap_or(u16::MAX))

@@ -315,7 +315,7 @@ impl Store {
             let Some(increment) = whole(self.open_increment(id))? else {
                 continue;
             };
-            if increment.header().base != manifest.sweep_before(id.k) {
+            if increment.header().continues() != manifest.sweep_before(id.k) {
                 continue;
             }
             let path = self.path(&object.path());

@@ -382,7 +382,7 @@ impl Store {
                     cut: backup,
                     within: manifest.run_around(id.end),
                 },
-                ObjectId::Increment(id) => match self.open_increment(id)?.header().base {
+                ObjectId::Increment(id) => match self.open_increment(id)?.header().continues() {
                     Some(base) => Edit::AddIncrement {
                         increment: backup,
                         base,

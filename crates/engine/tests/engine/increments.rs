@@ -10,11 +10,13 @@ use perdura_archive::backup::{
 use perdura_archive::{BackupId, Edit, ObjectId, Store};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
-use perdura_base::{CkptEpoch, PartitionId, Result};
+use perdura_base::{CkptEpoch, Epoch, PartitionId, Result};
 use perdura_device::{AlignedBuf, Disk};
+use perdura_page::RegionDigest;
 use perdura_recovery::{Disks, read_anchor};
 use perdura_restore::drill::judge;
 use perdura_restore::last_cut::HOLDERS_MAX;
+use perdura_restore::reachable::Reachable;
 use perdura_restore::{RestorePlan, Sources};
 use perdura_wal::Archived;
 
@@ -268,7 +270,7 @@ fn doctored(store: &Store, id: BackupId, doctor: Doctor) {
 }
 
 fn base_of(store: &Store, header: &BackupHeader) -> Arc<Backup> {
-    let base = header.base.expect("an increment continues a backup");
+    let base = header.continues().expect("an increment continues a backup");
     store.open_backup(base).expect("it is there")
 }
 
@@ -399,4 +401,48 @@ fn remove(tables: &Tables, id: u64) {
         Cx::new(tx, core.registry()).remove::<Purse>(id)
     });
     let _ticket = done.expect("a transaction");
+}
+
+/// Retention leaves a virtual backup alone: its sweep, the sweep's increments and the runs before it are gone.
+#[test]
+fn a_virtual_backup_of_an_increment_serves_all_later_moments() {
+    for log in [LogForm::Command, LogForm::Value] {
+        let mut tables = tables(log);
+        let store = tables.world.store_to_write();
+        let newest = store.manifest().increments().last().expect("an increment");
+        let moment = store
+            .open_increment(newest)
+            .expect("it is there")
+            .header()
+            .moment();
+        assert!(tables.world.back_up_virtually());
+        assert!(!tables.world.back_up_virtually(), "that epoch has one");
+        let made = store.manifest().backups().last().expect("a backup");
+        assert_eq!(made, BackupId::cut(moment));
+        let header = *store.open_backup(made).expect("it is there").header();
+        assert_eq!((header.rows_k(), header.moment()), (newest.k, moment));
+        let sweep = store.manifest().backups().next().expect("a backup");
+        let edits = [
+            Edit::RemoveBackup(ObjectId::Sweep(sweep)),
+            Edit::RemoveRuns {
+                before: header.begin,
+            },
+        ];
+        for edit in edits {
+            store.publish(edit).run().expect("it is there");
+        }
+        assert_eq!(store.manifest().increments().count(), 0);
+        let plan = newest_plan(&store);
+        assert_eq!((plan.backup(), plan.increment()), (made, None));
+        let later = tables.epochs().into_iter().filter(|epoch| *epoch >= moment);
+        let reports: Vec<_> = later.map(|epoch| tables.check(epoch)).collect();
+        assert!(reports.len() > 6, "{} moments", reports.len());
+        let before = RestorePlan::from_archive(&store, Some(Epoch(moment.0 - 1)), |_, _| {});
+        assert!(before.is_err(), "its rows are of a later epoch");
+        let reachable = Reachable::of(&store).expect("memory");
+        let first = reachable.ranges.first().expect("a range");
+        assert_eq!((first.first, reachable.ranges.len()), (moment, 1));
+        let faults = store.verify(&RegionDigest::new()).expect("memory").faults;
+        assert!(faults.is_empty(), "{:?}", faults[0].error);
+    }
 }

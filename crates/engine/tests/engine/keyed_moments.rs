@@ -145,6 +145,8 @@ pub struct Tables {
     live: Rows,
     /// The number of increments.
     increments: usize,
+    /// The number of virtual backups.
+    virtuals: usize,
     /// The number of lives that began with the older image.
     rotted: usize,
 }
@@ -158,6 +160,7 @@ impl Tables {
             history: Vec::new(),
             live: Rows::default(),
             increments: 0,
+            virtuals: 0,
             rotted: 0,
         }
     }
@@ -179,6 +182,11 @@ impl Tables {
     /// Returns the form of the log.
     pub fn log(&self) -> LogForm {
         self.log
+    }
+
+    /// Returns the epochs of the transactions, ascending.
+    pub fn epochs(&self) -> Vec<Epoch> {
+        self.history.iter().map(|(epoch, _)| *epoch).collect()
     }
 
     /// Returns the rows after the last transaction.
@@ -280,6 +288,7 @@ impl Tables {
                 4 => self.crash(),
                 5 => self.world.core().checkpoint_now().expect("an image"),
                 6 => self.increments += usize::from(self.world.add_increment()),
+                7 => self.virtuals += usize::from(self.world.back_up_virtually()),
                 _ => {}
             }
         }
@@ -291,7 +300,7 @@ impl Tables {
     }
 
     /// Restores a moment and compares the rows with the model. Returns the report.
-    fn check(&self, epoch: Epoch) -> RestoreReport {
+    pub fn check(&self, epoch: Epoch) -> RestoreReport {
         let (disks, report) = self.restore(epoch).expect("a restore");
         assert_eq!(report.epoch, epoch);
         let core = disks.open_with(options(self.log)).expect("it opens");
@@ -306,7 +315,7 @@ impl Tables {
 #[test]
 fn key_addressed_tables_are_restored_to_every_moment() {
     let (mut calls, mut effects, mut moments, mut to_replay) = (0, 0, 0, 0);
-    let (mut increments, mut used, mut rotted) = (0, 0, 0);
+    let (mut increments, mut used, mut virtuals, mut rotted) = (0, 0, 0, 0);
     let histories = std::env::var("PERDURA_KEYED_HISTORIES").ok();
     let histories = histories.and_then(|count| count.parse().ok()).unwrap_or(3);
     for seed in 1..=histories {
@@ -332,20 +341,21 @@ fn key_addressed_tables_are_restored_to_every_moment() {
         assert_eq!(reachable.frames_to_replay, plan.frames_at_most());
         to_replay += reachable.frames_to_replay;
         increments += tables.increments;
+        virtuals += tables.virtuals;
         rotted += tables.rotted;
         let region = RegionDigest::new();
         let faults = store.verify(&region).expect("memory").faults;
         assert!(faults.is_empty(), "{:?}", faults[0].error);
     }
     assert!(
-        increments > 5 && used > 10 && used < moments && rotted > 0,
-        "{increments} increments, used by {used} of {moments} restores, {rotted} images rotted"
+        increments > 5 && used > 10 && used < moments && virtuals > 0 && rotted > 0,
+        "{increments} increments, used by {used} of {moments} restores, {virtuals} virtual backups, {rotted} images rotted"
     );
     assert!(
         calls > 100 && effects > 100 && moments > 60 && to_replay > 0,
         "{calls} calls, {effects} effects, {moments} moments, {to_replay} to replay"
     );
-    println!("{increments} increments, used by {used} restores");
+    println!("{increments} increments, used by {used} restores; {virtuals} virtual backups");
     println!("{moments} moments, {calls} calls and {effects} changes replayed");
 }
 

@@ -12,6 +12,7 @@ use perdura_base::{Epoch, StreamId, Uuid};
 use perdura_device::{Clock, CrashProfile, Disk, FaultPlan, ManualClock, SimDisk};
 use perdura_restore::backup::BackupCopy;
 use perdura_restore::last_cut::LastCut;
+use perdura_restore::virtual_backup::VirtualBackup;
 use perdura_restore::{
     At, Deadlines, RestoreMeans, RestorePlan, RestoreProgress, RestoreReport, restore,
 };
@@ -300,6 +301,18 @@ impl World {
         };
         store.add_increment(increment, base).expect("it is named");
         true
+    }
+
+    /// Makes a virtual backup of the last epoch that has one. Returns whether there was such an epoch.
+    pub fn back_up_virtually(&mut self) -> bool {
+        self.archive();
+        let progress = Arc::new(RestoreProgress::default());
+        let begun = VirtualBackup::begin(&self.store_to_write(), None, progress, |_, _| {});
+        match begun.and_then(VirtualBackup::run) {
+            Ok(_) => true,
+            Err(Error::Usage(_)) => false,
+            Err(error) => panic!("a virtual backup: {error}"),
+        }
     }
 
     /// Damages the newest image, if there is an older one. The next life starts from that one. Returns whether it did.

@@ -367,7 +367,7 @@ impl ArchiveWorld {
                     bytes: summary.bytes,
                     crc: summary.crc,
                 };
-                let publication = store.publish(match summary.header.base {
+                let publication = store.publish(match summary.header.continues() {
                     None => Edit::AddBackup(object(ObjectId::Sweep(id))),
                     Some(base) => Edit::AddIncrement {
                         increment: object(ObjectId::Increment(id)),
@@ -392,14 +392,14 @@ impl ArchiveWorld {
     }
 
     fn is_told(&mut self, summary: &BackupSummary) -> bool {
-        let told = self.told.copies(summary.header.base.is_some());
+        let told = self.told.copies(summary.header.continues().is_some());
         told.contains(&summary.header.id)
     }
 
     /// Notes a backup or an increment that a manifest names.
     fn copy_published(&mut self, summary: &BackupSummary, number: u64) {
         let id = summary.header.id;
-        let is_increment = summary.header.base.is_some();
+        let is_increment = summary.header.continues().is_some();
         let told = self.told.copies(is_increment);
         assert!(!told.contains(&id), "a copy is added once");
         told.push(id);

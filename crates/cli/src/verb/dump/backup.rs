@@ -84,12 +84,12 @@ fn read(file: &Path, with_pages: bool) -> Result<Shown> {
     let proof = partitions().fold(0, |sum, partition| sum ^ backup.proof(partition));
     Ok(Shown {
         database: header.uuid.to_string(),
-        kind: match (header.kind, header.base) {
+        kind: match (header.kind, header.continues()) {
             (BackupKind::Sweep, None) => "sweep",
             (BackupKind::Sweep, Some(_)) => "increment",
             (BackupKind::Cut, _) => "cut",
         },
-        continues: header.base.map(|base| base.name()),
+        continues: header.continues().map(|base| base.name()),
         used_pages: used_pages(&backup)?,
         checkpoint: (header.kind == BackupKind::Sweep).then_some(header.id.k.0),
         consistent: header.consistent,
@@ -107,7 +107,7 @@ fn read(file: &Path, with_pages: bool) -> Result<Shown> {
 }
 
 fn used_pages(backup: &Backup) -> Result<Option<u64>> {
-    if backup.header().base.is_none() {
+    if backup.header().continues().is_none() {
         return Ok(None);
     }
     let mut pages = 0;
