@@ -273,8 +273,7 @@ fn damage(file: &Backup, expected: String, found: String) -> Error {
 /// Returns the increments that may continue a backup and serve `target`, the newest first.
 #[must_use]
 pub fn candidates(manifest: &Manifest, base: BackupId, target: Epoch) -> Vec<BackupId> {
-    let continues = |id: &BackupId| manifest.sweep_before(id.k) == Some(base);
-    let mut found: Vec<BackupId> = manifest.increments().filter(continues).collect();
+    let mut found: Vec<BackupId> = manifest.increments_of(base).collect();
     found.sort_unstable_by_key(|id| id.k);
     // A cut is before the end of its image. So the first image that ends after the target may serve as well.
     let before = found.partition_point(|id| id.end <= target);

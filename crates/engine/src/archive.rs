@@ -18,6 +18,7 @@ pub mod backlog;
 mod of_core;
 mod running;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use perdura_archive::quick::WORKSPACE_BYTES;
@@ -479,6 +480,7 @@ impl Archiving {
             row: self.row,
             backlog,
             turns: false,
+            cut_rows: BTreeMap::new(),
         })
     }
 

@@ -82,10 +82,10 @@ impl Backer {
                 self.archive.look_for_drill();
                 look_ns = now_ns + LOOK_NS;
             }
-            let is_first = self.lacks_backup() && self.ground.delays.is_due(Work::Backup, now_ns);
+            let is_needed = self.needs_backup() && self.ground.delays.is_due(Work::Backup, now_ns);
             {
                 let mut book = self.book.lock();
-                if !std::mem::take(&mut book.wanted) && !is_first {
+                if !std::mem::take(&mut book.wanted) && !is_needed {
                     drop(book);
                     self.make_increment(now_ns);
                     continue;
@@ -100,7 +100,7 @@ impl Backer {
             }
             let outcome = self.make_backup();
             match &outcome {
-                Err(error) if self.lacks_backup() => {
+                Err(error) if self.needs_backup() => {
                     let now_ns = self.ground.now_ns();
                     self.ground.delays.failed(Work::Backup, error, now_ns);
                 }
@@ -114,15 +114,10 @@ impl Backer {
     /// Makes the increment of the newest image, if it is owed. A failure is reported and retried.
     fn make_increment(&self, now_ns: u64) {
         let delays = &self.ground.delays;
-        let Some(k) = self.increments.owed() else {
+        let Some(k) = self.increments.owed(now_ns) else {
             return;
         };
         if !delays.is_due(Work::Increment, now_ns) {
-            return;
-        }
-        if self.increments.are_many() {
-            self.increments.settle(k);
-            self.book.lock().wanted = true;
             return;
         }
         match self.increments.make() {
@@ -135,6 +130,7 @@ impl Backer {
                 delays.done(Work::Increment);
             }
             Err(Error::Stopped(_)) if self.ground.is_stopping() => {}
+            Err(Error::Locked { .. }) => self.increments.wait(self.ground.now_ns()),
             Err(error) => {
                 if matches!(error, Error::Cancelled(_)) {
                     self.increments.settle(k);
@@ -144,9 +140,9 @@ impl Backer {
         }
     }
 
-    /// Returns whether a first backup has to be made: the archive is open, has no backup, and the
-    /// options ask for one.
-    fn lacks_backup(&self) -> bool {
+    /// Returns whether a backup has to be made without a request. The archive is open and has no backup, or the newest
+    /// one has too many increments, and the options ask for a first backup.
+    fn needs_backup(&self) -> bool {
         let store = self.archive.lent.get();
         let store = store.filter(|_| self.ground.options.first_backup);
         store.is_some_and(|store| {
@@ -154,7 +150,10 @@ impl Backer {
             // Increments continue a sweep. Retention may leave a virtual backup alone.
             let is_keyed = self.ground.core.anchor().get().archive() == Archived::Carried;
             match is_keyed {
-                true => manifest.sweep_before(CkptEpoch(u64::MAX)).is_none(),
+                true => {
+                    let newest = manifest.sweep_before(CkptEpoch(u64::MAX));
+                    newest.is_none() || self.increments.are_many()
+                }
                 false => manifest.backups().next().is_none(),
             }
         })

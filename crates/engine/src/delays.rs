@@ -34,7 +34,7 @@ pub(crate) enum Work {
     Archive,
     /// Writing to the backlog while the archive cannot be reached.
     Backlog,
-    /// The first backup of an archive.
+    /// A backup that an archive needs: its first one, or one after many increments.
     Backup,
     /// An increment of the archive's newest backup.
     Increment,
@@ -56,7 +56,7 @@ impl Work {
             Work::Removal => "removing old files".into(),
             Work::Archive => "archiving the log".into(),
             Work::Backlog => "writing the archive's backlog".into(),
-            Work::Backup => "the archive's first backup".into(),
+            Work::Backup => "a backup that the archive needs".into(),
             Work::Increment => "an increment of the archive's backup".into(),
             Work::View => "changing the view of the mirror".into(),
             Work::Merge => "merging the archive".into(),

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use perdura_archive::backup::BackupSummary;
-use perdura_archive::{BackupId, Object, ObjectId, Progress, Store};
+use perdura_archive::{Object, ObjectId, Progress, Store};
 use perdura_base::{CkptEpoch, Error, Result};
 use perdura_restore::backup::BackupCopy;
 use perdura_restore::last_cut::LastCut;
@@ -24,6 +24,8 @@ use crate::ground::Ground;
 
 /// The most increments of a backup. After that many, the database makes a new backup.
 const INCREMENTS_MAX: usize = 1000;
+/// The time between two looks at a process that makes a backup, nanoseconds.
+const WAIT_NS: u64 = 1_000_000_000;
 /// The longest pause between two steps of a copy.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
@@ -35,6 +37,8 @@ pub(crate) struct Increments {
     done: AtomicU64,
     /// True if the last copy was given up.
     is_late: AtomicBool,
+    /// The time before which no copy is tried, because another process makes a backup.
+    again_ns: AtomicU64,
 }
 
 impl Increments {
@@ -45,17 +49,22 @@ impl Increments {
             archive: Arc::clone(archive),
             done: AtomicU64::new(0),
             is_late: AtomicBool::new(false),
+            again_ns: AtomicU64::new(0),
         }
     }
 
     /// Returns the checkpoint epoch of the newest image if it is still to be copied.
-    pub fn owed(&self) -> Option<u64> {
+    pub fn owed(&self, now_ns: u64) -> Option<u64> {
+        if now_ns < self.again_ns.load(Ordering::Relaxed) {
+            return None;
+        }
         let store = self.archive.lent.get()?;
         let anchor = self.ground.core.anchor().get();
         let image = anchor.image(anchor.newest_image()?);
         let is_cut = image.consistent
             && anchor.archive() == Archived::Carried
             && anchor.rows_as_of(image.k) == image.k;
+        debug_assert!(image.is_complete(), "the newest image is complete");
         let is_new = image.k.0 > self.done.load(Ordering::Relaxed);
         let has_base = || store.manifest().sweep_before(image.k).is_some();
         (is_cut && is_new && has_base()).then_some(image.k.0)
@@ -66,21 +75,26 @@ impl Increments {
         self.done.fetch_max(k, Ordering::Relaxed);
     }
 
+    /// Waits for another process that makes a backup.
+    pub fn wait(&self, now_ns: u64) {
+        self.again_ns.store(now_ns + WAIT_NS, Ordering::Relaxed);
+    }
+
     /// Returns whether the newest backup has as many increments as a backup may have.
     pub fn are_many(&self) -> bool {
         let store = self.archive.lent.get();
         store.is_some_and(|store| {
             let manifest = store.manifest();
             let newest = manifest.sweep_before(CkptEpoch(u64::MAX));
-            let later = |id: &BackupId| newest.is_none_or(|newest| id.k > newest.k);
-            manifest.increments().filter(later).count() >= INCREMENTS_MAX
+            newest.is_some_and(|sweep| manifest.increments_of(sweep).count() >= INCREMENTS_MAX)
         })
     }
 
     /// Copies the pages that changed until the newest image. `None`: nothing changed.
     ///
     /// # Errors
-    /// [`Error::Cancelled`] if a newer image was complete before the copy.
+    /// [`Error::Cancelled`] if a newer image was complete before the copy. [`Error::Locked`] if another process makes a
+    /// backup.
     pub fn make(&self) -> Result<Option<BackupSummary>> {
         let store = self.archive.open()?;
         let _alone = store.lease_backups()?;
@@ -92,6 +106,11 @@ impl Increments {
             return Ok(None);
         };
         let id = summary.header.id;
+        assert_eq!(
+            summary.header.continues(),
+            Some(base),
+            "an increment continues the sweep that it was compared with"
+        );
         self.archive.ask_to(id.end);
         self.archive.await_archived(&store, id.end)?;
         let increment = Object {
@@ -114,6 +133,7 @@ impl Increments {
         let Some(mut copy) = begun else {
             return Ok(None);
         };
+        assert!(copy.is_increment(), "only changed pages are copied");
         loop {
             if self.ground.is_stopping() {
                 copy.abandon()?;

@@ -54,6 +54,21 @@ impl Start {
     }
 }
 
+/// A backup that a restore may begin with, and the newest cut of key-addressed tables that continues it.
+struct Choice {
+    object: ObjectId,
+    id: BackupId,
+    keyed: Option<Keyed>,
+}
+
+impl Choice {
+    /// Returns the last epoch that the files have. A backup with increments is as near as the newest of them.
+    fn end(&self) -> Epoch {
+        let keyed = self.keyed.as_ref();
+        keyed.map_or(self.id.end, |keyed| keyed.header().moment())
+    }
+}
+
 /// Returns the plan. Fails if the last state was asked for, and later commits are known than those of the plan's state.
 fn check_last(plan: RestorePlan, known: Epoch, target: Option<Epoch>) -> Result<RestorePlan> {
     let restorable = plan.target();
@@ -107,7 +122,7 @@ impl Sources<'_> {
     ) -> Result<RestorePlan> {
         let objects = manifest.objects.iter().map(|object| object.id);
         let usable = objects.filter(|object| !self.without.contains(object));
-        let mut backups: Vec<(ObjectId, BackupId)> = usable
+        let backups: Vec<(ObjectId, BackupId)> = usable
             .filter_map(|object| Some((object, object.backup()?)))
             .collect();
         let mut runs = Listed::of_archive(self.store)?;
@@ -116,23 +131,24 @@ impl Sources<'_> {
         let last = runs.last().map(|run| run.id().epochs.last());
         let known = last.map_or(manifest.held().0, |last| last.max(manifest.held().0));
         let wanted = target.or(last).unwrap_or_default();
+        let mut choices = Vec::with_capacity(backups.len());
+        for (object, id) in backups {
+            let keyed = self.newest_cut(manifest, id, wanted, passed_over)?;
+            choices.push(Choice { object, id, keyed });
+        }
         // Backups before the moment come first, then backups after it. In both groups the nearest backup comes first.
-        // A backup with increments is as near as the newest of them.
-        backups.sort_by_key(|(_, id)| {
-            let increments = candidates(manifest, *id, wanted).into_iter();
-            let nearest = increments.map(|id| id.end).find(|end| *end <= wanted);
-            let end = nearest.unwrap_or(id.end);
+        choices.sort_by_key(|choice| {
+            let end = choice.end();
             (end > wanted, end.0.abs_diff(wanted.0))
         });
         let since = TablesSince::of(self.store)?;
         let mut first = None;
-        for ((object, id), attempt) in backups.into_iter().zip(1..) {
+        for (Choice { object, id, keyed }, attempt) in choices.into_iter().zip(1..) {
             let mut is_later = false;
             let plan = self.store.open_backup(id).and_then(|backup| {
                 let header = backup.header();
                 is_later = header.is_of_one_moment() && wanted < header.moment();
                 since.check(&backup, wanted)?;
-                let keyed = self.newest_cut(manifest, header, wanted, passed_over)?;
                 self.plan_from(Start { backup, keyed }, &runs, target, attempt)
             });
             match plan {
@@ -167,11 +183,20 @@ impl Sources<'_> {
     fn newest_cut(
         &self,
         manifest: &Manifest,
-        base: &BackupHeader,
+        base: BackupId,
         wanted: Epoch,
         passed_over: &mut impl FnMut(ObjectId, &Error),
     ) -> Result<Option<Keyed>> {
-        for id in candidates(manifest, base.id, wanted) {
+        let increments = candidates(manifest, base, wanted);
+        if increments.is_empty() {
+            return Ok(None);
+        }
+        // A backup that cannot be opened is reported when it is tried.
+        let Ok(backup) = self.store.open_backup(base) else {
+            return Ok(None);
+        };
+        let base = backup.header();
+        for id in increments {
             let object = ObjectId::Increment(id);
             if self.without.contains(&object) {
                 continue;

@@ -51,8 +51,7 @@ impl LastCut {
         let Some(mut cut) = LastCut::of_backup(store.open_backup(base)?)? else {
             return Ok(None);
         };
-        let continues = |id: &BackupId| manifest.sweep_before(id.k) == Some(base);
-        let mut increments: Vec<BackupId> = manifest.increments().filter(continues).collect();
+        let mut increments: Vec<BackupId> = manifest.increments_of(base).collect();
         increments.sort_unstable_by_key(|id| id.k);
         for id in increments.iter().rev() {
             let increment = store.open_increment(*id);

@@ -99,6 +99,11 @@ impl VirtualBackup {
         let mut plan = RestorePlan::from_archive(store, target, &mut passed_over)?;
         if let Some(moment) = moment_of_rows(&plan)? {
             plan = RestorePlan::from_archive(store, Some(moment), passed_over)?;
+            if plan.cut().moment() != moment {
+                return Err(Error::Usage(format!(
+                    "no virtual backup of epoch {moment} can be made: meanwhile the archive has lost its increment"
+                )));
+            }
         }
         let base = *plan.backup.header();
         let header = header(&plan);

@@ -308,14 +308,11 @@ fn remove_backup(manifest: &mut Manifest, id: ObjectId) -> Result<()> {
     if id.backup().is_none() || manifest.object(id).is_none() {
         return refused(format!("the archive has no backup {}", id.path()));
     }
-    let increments: Vec<BackupId> = manifest.increments().collect();
-    let continue_it =
-        |one: &BackupId| manifest.sweep_before(one.k).map(ObjectId::Sweep) == Some(id);
-    let mut gone: Vec<ObjectId> = increments
+    let increments = id
+        .backup()
         .into_iter()
-        .filter(continue_it)
-        .map(ObjectId::Increment)
-        .collect();
+        .flat_map(|id| manifest.increments_of(id));
+    let mut gone: Vec<ObjectId> = increments.map(ObjectId::Increment).collect();
     gone.push(id);
     manifest.objects.retain(|object| !gone.contains(&object.id));
     Ok(())

@@ -115,14 +115,26 @@ impl Manifest {
         ids.filter_map(|object| object.id.increment())
     }
 
+    /// Returns the increments that continue a sweep, ordered by their end epochs. Other backups have none.
+    pub fn increments_of(&self, sweep: BackupId) -> impl Iterator<Item = BackupId> + '_ {
+        let later = self.sweeps().map(|id| id.k).filter(|k| *k > sweep.k);
+        let next = later.min().unwrap_or(CkptEpoch(u64::MAX));
+        let is_sweep = self.object(ObjectId::Sweep(sweep)).is_some();
+        let continues = move |id: &BackupId| is_sweep && sweep.k < id.k && id.k <= next;
+        self.increments().filter(continues)
+    }
+
     /// Returns the sweep that an image can continue as an increment: the newest one before the image `k`.
     #[must_use]
     pub fn sweep_before(&self, k: CkptEpoch) -> Option<BackupId> {
-        let sweeps = self.objects.iter().filter_map(|object| match object.id {
+        self.sweeps().filter(|id| id.k < k).max_by_key(|id| id.k)
+    }
+
+    fn sweeps(&self) -> impl Iterator<Item = BackupId> + '_ {
+        self.objects.iter().filter_map(|object| match object.id {
             ObjectId::Sweep(id) => Some(id),
             ObjectId::Run(_) | ObjectId::Cut(_) | ObjectId::Increment(_) => None,
-        });
-        sweeps.filter(|id| id.k < k).max_by_key(|id| id.k)
+        })
     }
 
     /// Returns the run that contains `epoch` and the next epoch. `None`: a run ends with `epoch`, or no run contains

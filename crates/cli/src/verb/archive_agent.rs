@@ -258,8 +258,16 @@ impl Virtual {
         let progress = Arc::new(RestoreProgress::default());
         match VirtualBackup::begin(store, None, progress, passed_over) {
             Ok(begun) => self.running = Some(begun),
-            // The database is making a backup at the moment.
-            Err(Error::Locked { .. }) => return Ok(false),
+            // The database is making a backup or an increment at the moment.
+            Err(Error::Locked { .. }) => {
+                (self.next, self.last) = (Instant::now() + LOOK_EVERY, None);
+                return Ok(false);
+            }
+            // There is nothing to back up yet.
+            Err(error @ Error::Usage(_)) => {
+                tracing::info!(target: "cli", "{error}");
+                return Ok(false);
+            }
             Err(error) => return Err(error),
         }
         Ok(true)

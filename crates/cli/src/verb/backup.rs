@@ -60,8 +60,8 @@ pub struct Create {
 ///
 /// Merges the nearest backup and the runs page by page, as a restore does. Adds the state of one commit epoch to the
 /// archive as a backup. Does not read the database, so the database may be running or on a different machine. Later
-/// restores can begin with this backup and then need only the log after the backup. Refused for a database with
-/// key-addressed tables, because only the program that declares them can replay their log.
+/// restores can begin with this backup and then need only the log after the backup. With key-addressed tables the backup is
+/// of the newest increment's epoch, because only the program that declares the tables can replay the log after it.
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  \
     perdura backup virtual --archive /backup/perdura\n  \

@@ -1,12 +1,14 @@
 //! The store that the archiver adds to, and its steps: a run, the manifest that names it, and notes of the clock.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use perdura_archive::store::Publication;
 use perdura_archive::{
-    ArchivedRun, Archiver, ArchiverStep, Edit, Generation, Object, Progress, Store,
+    ArchivedRun, Archiver, ArchiverStep, BackupId, Edit, Generation, Object, ObjectId, Progress,
+    Store,
 };
-use perdura_base::{Epoch, Result};
+use perdura_base::{CkptEpoch, Epoch, Result};
 use perdura_wal::{EpochEnds, Rung};
 
 use super::backlog::Backlog;
@@ -30,6 +32,8 @@ pub(super) struct Running {
     pub(super) backlog: Option<Backlog>,
     /// True if the backlog took the last turn. The backlog and the archiver take turns.
     pub(super) turns: bool,
+    /// For each virtual backup, the checkpoint epoch of the image whose key-addressed rows it has.
+    pub(super) cut_rows: BTreeMap<BackupId, CkptEpoch>,
 }
 
 impl Running {
@@ -57,6 +61,32 @@ impl Running {
         Ok(ArchiverStep::Working)
     }
 
+    /// Returns the lowest checkpoint epoch of an image whose key-addressed rows a backup has. A virtual backup that cannot be
+    /// opened counts as the oldest.
+    fn oldest_rows(&mut self) -> Option<CkptEpoch> {
+        let manifest = self.store.manifest();
+        let mut oldest = None;
+        for id in manifest.backups() {
+            let mut k = id.k;
+            if k == CkptEpoch(0) {
+                let store = &self.store;
+                let read = || {
+                    let backup = store.open_backup(id);
+                    backup.map_or(CkptEpoch(0), |backup| backup.header().rows_k())
+                };
+                k = *self.cut_rows.entry(id).or_insert_with(read);
+            }
+            oldest = Some(oldest.map_or(k, |oldest: CkptEpoch| oldest.min(k)));
+        }
+        self.cut_rows
+            .retain(|id, _| manifest.object(ObjectId::Cut(*id)).is_some());
+        debug_assert!(
+            self.cut_rows.len() <= manifest.backups().count(),
+            "each virtual backup is known once"
+        );
+        oldest
+    }
+
     /// Takes a step of the archiver, or of the manifest change that adds its run.
     pub(super) fn step(&mut self, core: &Core, proving: &Proving) -> Result<ArchiverStep> {
         if let Some(mut publication) = self.noting.take() {
@@ -79,7 +109,7 @@ impl Running {
             return Ok(ArchiverStep::Run(run));
         }
         if self.backlog.is_none()
-            && let Some(oldest) = self.store.manifest().backups().map(|id| id.k).min()
+            && let Some(oldest) = self.oldest_rows()
         {
             core.note_backup(oldest);
         }

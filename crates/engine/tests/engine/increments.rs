@@ -446,3 +446,47 @@ fn a_virtual_backup_of_an_increment_serves_all_later_moments() {
         assert!(faults.is_empty(), "{:?}", faults[0].error);
     }
 }
+
+/// The sweep's newest increment is damaged. The sweep then leads to an older cut than the virtual backup.
+#[test]
+fn a_virtual_backup_is_nearer_than_a_sweep_whose_increment_is_damaged() {
+    let mut tables = tables(LogForm::Command);
+    assert!(tables.world.back_up_virtually());
+    let store = tables.world.store().expect("an archive");
+    let made = store.manifest().backups().last().expect("a backup");
+    let newest = store.manifest().increments().last().expect("an increment");
+    let mut sources = Sources::archive(&store);
+    sources.without.push(ObjectId::Increment(newest));
+    let plan = sources.plan(None, |_, _| {}).expect("a plan");
+    assert_eq!((plan.backup(), plan.increment()), (made, None));
+    assert_eq!(rows(&tables, &plan).expect("a restore"), tables.live());
+}
+
+/// Only a virtual backup is left, and a table was dropped after it. Calls before the drop use the table. So its row stays in
+/// the catalog, and leaves it when the virtual backup is gone.
+#[test]
+fn a_virtual_backup_keeps_the_row_of_a_table_that_was_dropped_later() {
+    let mut tables = tables(LogForm::Command);
+    assert!(tables.world.back_up_virtually());
+    let store = tables.world.store_to_write();
+    let sweep = store.manifest().backups().next().expect("a backup");
+    let remove = Edit::RemoveBackup(ObjectId::Sweep(sweep));
+    store.publish(remove).run().expect("it is there");
+    (0..8).for_each(|_| tables.call());
+    let core = tables.world.core();
+    let dropped = core.drop_table("purses").expect("it is there");
+    let (flushed, _ticket) = dropped.expect("it is there");
+    core.reclaim_flushed(flushed);
+    for _ in 0..3 {
+        tables.world.core().checkpoint_now().expect("an image");
+        tables.world.archive();
+        for _ in 0..40 {
+            tables.world.core().purge_step().expect("a step");
+        }
+    }
+    tables.world.archive();
+    let found = rows(&tables, &newest_plan(&store)).expect("a restore");
+    let mut expected = tables.live();
+    expected.purses.clear();
+    assert_eq!(found, expected);
+}

@@ -72,7 +72,7 @@ fn sums(keys: BTreeMap<usize, Vec<u8>>) -> BTreeMap<usize, Sum> {
 /// All rows of a database, and its Redis keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rows {
-    purses: BTreeMap<u64, (String, i64)>,
+    pub purses: BTreeMap<u64, (String, i64)>,
     postings: Vec<(u64, i64)>,
     memos: BTreeMap<u32, Sum>,
     keys: BTreeMap<usize, Sum>,
