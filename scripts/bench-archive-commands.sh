@@ -12,44 +12,56 @@ make_work
 
 seconds=${SECONDS_EACH:-10}
 rounds=${ROUNDS:-5}
+checkpoint=${CHECKPOINT_LOG_SIZE:-512mb}
+read -r -a loads <<<"${LOADS:-tpcc voter}"
+read -r -a schemes <<<"${SCHEMES:-command value differential}"
 declare -A sizes=(
     [tpcc]="--warehouses 4 --items 20000 --customers 600 --workers 2"
     [voter]="--contestants 6 --workers 2"
 )
 
+# Prints the bytes of the archive's runs and of its increments.
+archived() {
+    local kind
+    for kind in run increment; do
+        find "$work" -path "$work/archive/*" -name "$kind-*" -printf '%s\n' | awk '{ sum += $1 } END { printf "%d ", sum }'
+    done
+}
+
 for ((round = 0; round < rounds; round++)); do
-    for load in tpcc voter; do
-        for scheme in command value differential; do
+    for load in "${loads[@]}"; do
+        for scheme in "${schemes[@]}"; do
             ways=(off on off)
             for way in "${ways[@]:$((round % 2)):2}"; do
                 archive=()
                 [[ $way == on ]] && archive=(--archive "$work/archive" --backup)
-                # shellcheck disable=SC2086
-                "$perdura" bench "$load" ${sizes[$load]} --scheme "$scheme" --seconds "$seconds" \
-                    --checkpoint-log-size 256mb --data "$work/data" --json "${archive[@]}" >"$work/report"
-                runs=0 increments=0
-                if [[ $way == on ]]; then
-                    runs=$(cat "$work"/archive/*/runs/run-* | wc -c)
-                    increments=$(cat "$work"/archive/*/backups/increment-* 2>/dev/null | wc -c)
-                fi
-                jq -r --arg r "$runs" --arg i "$increments" '"\(.tps) \(.transactions) \($r) \($i)"' "$work/report" \
-                    >>"$work/$load-$scheme-$way.found"
+                # shellcheck disable=SC2206
+                run=(bench "$load" ${sizes[$load]} --scheme "$scheme" --checkpoint-log-size "$checkpoint" --data "$work/data" --json
+                    "${archive[@]}")
+                "$perdura" "${run[@]}" --txns 1 >/dev/null
+                loaded=$(archived)
+                quiet
+                "$perdura" "${run[@]}" --seconds "$seconds" >"$work/report"
+                jq -r --arg a "$loaded" --arg b "$(archived)" '"\(.tps) \(.txns) \($a) \($b) \(.log_bytes_per_txn)"' \
+                    "$work/report" >>"$work/$load-$scheme-$way.found"
                 rm -rf "$work/data" "$work/archive"
             done
         done
     done
 done
 
-echo "${seconds} s, medians of $rounds"
-for load in tpcc voter; do
-    for scheme in command value differential; do
+echo "${seconds} s, medians of $rounds, a checkpoint each $checkpoint of log"
+for load in "${loads[@]}"; do
+    for scheme in "${schemes[@]}"; do
         found="$work/$load-$scheme"
         off=$(awk '{ print $1 }' "$found-off.found" | median)
         on=$(awk '{ print $1 }' "$found-on.found" | median)
-        runs=$(awk '{ print $3 / $2 }' "$found-on.found" | median)
-        increments=$(awk '{ print $4 / $2 }' "$found-on.found" | median)
-        awk -v load="$load" -v scheme="$scheme" -v off="$off" -v on="$on" -v runs="$runs" -v inc="$increments" 'BEGIN {
-            printf "%-6s %-13s %9.0f/s, archived %9.0f/s: %.3f of it; a transaction has %.0f bytes of runs, %.0f of increments\n",
-                load, scheme, off, on, on / off, runs, inc }'
+        # A run warms up for half a second, whose transactions are archived and not counted.
+        each() { awk -v s="$seconds" -v a="$1" -v b="$2" '{ print ($b - $a) / ($2 * (s + 0.5) / s) }' "$found-on.found" | median; }
+        log=$(awk '{ print $7 }' "$found-on.found" | median)
+        awk -v load="$load" -v scheme="$scheme" -v off="$off" -v on="$on" -v log_="$log" -v runs="$(each 3 5)" \
+            -v inc="$(each 4 6)" 'BEGIN {
+            printf "%-6s %-13s %9.0f/s, archived %9.0f/s: %.3f of it; bytes of a transaction: log %.0f, runs %.0f, increments %.0f\n",
+                load, scheme, off, on, on / off, log_, runs, inc }'
     done
 done
