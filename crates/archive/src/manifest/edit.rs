@@ -189,6 +189,12 @@ fn add_backup(manifest: &mut Manifest, backup: Object) -> Result<()> {
     let ObjectId::Sweep(id) = backup.id else {
         return refused(format!("{} is not a copy of an image", backup.id.path()));
     };
+    if manifest.has_later_increment(id) {
+        return refused(format!(
+            "{} cannot be added: an increment of a later image continues another backup",
+            id.name()
+        ));
+    }
     insert_backup(manifest, backup, id)
 }
 

@@ -130,6 +130,13 @@ impl Manifest {
         self.sweeps().filter(|id| id.k < k).max_by_key(|id| id.k)
     }
 
+    /// Returns whether an increment is of a later image than a sweep that is not in the archive. The increment continues
+    /// another sweep. If the sweep joined, it would seem to be the one.
+    #[must_use]
+    pub(crate) fn has_later_increment(&self, sweep: BackupId) -> bool {
+        self.increments().any(|id| id.k > sweep.k)
+    }
+
     fn sweeps(&self) -> impl Iterator<Item = BackupId> + '_ {
         self.objects.iter().filter_map(|object| match object.id {
             ObjectId::Sweep(id) => Some(id),

@@ -236,6 +236,9 @@ impl Store {
     fn may_join(&self, manifest: &Manifest, header: &BackupHeader, end: Epoch) -> Result<bool> {
         let id = header.id;
         assert_eq!(header.uuid, manifest.uuid, "both are of one database");
+        if header.kind == BackupKind::Sweep && manifest.has_later_increment(id) {
+            return Ok(false);
+        }
         if header.kind == BackupKind::Sweep {
             let has_epochs =
                 header.begin > id.end || manifest.begin <= header.begin && id.end < end;

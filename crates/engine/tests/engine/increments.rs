@@ -11,7 +11,7 @@ use perdura_archive::{BackupId, Edit, ObjectId, Store};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, PartitionId, Result};
-use perdura_device::{AlignedBuf, Disk};
+use perdura_device::{Access, AlignedBuf, Disk};
 use perdura_page::RegionDigest;
 use perdura_recovery::{Disks, read_anchor};
 use perdura_restore::drill::judge;
@@ -489,4 +489,37 @@ fn a_virtual_backup_keeps_the_row_of_a_table_that_was_dropped_later() {
     let mut expected = tables.live();
     expected.purses.clear();
     assert_eq!(found, expected);
+}
+
+/// A removed sweep comes back after a power cut, between another sweep and its increment.
+#[test]
+fn a_sweep_that_comes_back_does_not_join_before_an_increment() {
+    let mut tables = Tables::new(16, LogForm::Command);
+    (0..6).for_each(|_| tables.call());
+    tables.world.back_up();
+    (0..6).for_each(|_| tables.call());
+    tables.world.back_up();
+    let store = tables.world.store_to_write();
+    let second = store.manifest().backups().last().expect("a backup");
+    let path = format!("{}/{}", store.backups_dir(), second.name());
+    let bytes = tables.world.archive.read_all(&path).expect("it is there");
+    let remove = Edit::RemoveBackup(ObjectId::Sweep(second));
+    store.publish(remove).run().expect("it is there");
+    (0..6).for_each(|_| tables.call());
+    assert!(tables.world.add_increment(), "calls change rows");
+    let file = store
+        .disk()
+        .create(&path, Access::Buffered)
+        .expect("memory");
+    file.write_at(0, &bytes).expect("memory");
+    file.sync().expect("memory");
+    store.disk().sync_dir(&store.backups_dir()).expect("memory");
+    drop(store.lease_backups().expect("nobody else makes backups"));
+    let store = tables.world.store().expect("an archive");
+    assert_eq!(store.manifest().backups().count(), 1);
+    let plan = newest_plan(&store);
+    assert!(plan.increment().is_some());
+    assert_eq!(rows(&tables, &plan).expect("a restore"), tables.live());
+    let faults = store.verify(&RegionDigest::new()).expect("memory").faults;
+    assert!(faults.is_empty(), "{:?}", faults[0].error);
 }

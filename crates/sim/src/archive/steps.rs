@@ -275,7 +275,8 @@ impl ArchiveWorld {
         let manifest = store.manifest();
         // The product takes a checkpoint before a backup, so its image is new and not older than the archive. This
         // function skips an image that already has a backup or is older than the archive.
-        let is_older = image.begin_epoch.is_none_or(|begin| begin < manifest.begin);
+        let is_older = image.begin_epoch.is_none_or(|begin| begin < manifest.begin)
+            || manifest.increments().any(|id| id.k > image.k);
         if is_older || manifest.backups().any(|id| id.k == image.k) {
             return Ok(());
         }
