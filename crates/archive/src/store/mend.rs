@@ -190,12 +190,7 @@ impl Store {
         let run = self.open_run(id)?;
         run.verify(&RegionDigest::new())?;
         assert_eq!(run.id(), id, "a run is opened by its name");
-        let crc = file_crc(self.disk.as_ref(), &self.path(&object.path()), run.bytes())?;
-        Ok(Object {
-            id: object,
-            bytes: run.bytes(),
-            crc,
-        })
+        self.entry(object, run.bytes())
     }
 
     /// Sets where the mended runs begin and end.
@@ -284,15 +279,11 @@ impl Store {
             if !self.may_join(manifest, backup.header(), end)? {
                 continue;
             }
-            let path = self.path(&id.path(BACKUPS));
-            objects.push(Object {
-                id: match backup.header().kind {
-                    BackupKind::Sweep => ObjectId::Sweep(id),
-                    BackupKind::Cut => ObjectId::Cut(id),
-                },
-                bytes: backup.bytes(),
-                crc: file_crc(self.disk.as_ref(), &path, backup.bytes())?,
-            });
+            let object = match backup.header().kind {
+                BackupKind::Sweep => ObjectId::Sweep(id),
+                BackupKind::Cut => ObjectId::Cut(id),
+            };
+            objects.push(self.entry(object, backup.bytes())?);
         }
         let mut all = manifest.clone();
         all.objects.extend_from_slice(&objects);
@@ -321,14 +312,16 @@ impl Store {
             if increment.header().continues() != manifest.sweep_before(id.k) {
                 continue;
             }
-            let path = self.path(&object.path());
-            objects.push(Object {
-                id: object,
-                bytes: increment.bytes(),
-                crc: file_crc(self.disk.as_ref(), &path, increment.bytes())?,
-            });
+            objects.push(self.entry(object, increment.bytes())?);
         }
         Ok(objects)
+    }
+
+    /// Returns an entry for a whole file that no manifest names. Reads the file for its checksum.
+    fn entry(&self, id: ObjectId, bytes: u64) -> Result<Object> {
+        let path = self.path(&id.path());
+        let crc = file_crc(self.disk.as_ref(), &path, bytes)?;
+        Ok(Object { id, bytes, crc })
     }
 }
 

@@ -399,10 +399,8 @@ fn a_restored_database_with_frames_crashes_and_continues() {
     }
 }
 
-/// The end of the new log may be lost before the first open, like that of any log. A restart takes a lost end for a torn
-/// one, and cuts there. The restored calls would be gone in silence. So a restore vouches for the log that it wrote.
-#[test]
-fn a_restored_log_that_lost_its_end_is_refused() {
+/// Restores a database with eight calls after its backup. The new log has the calls.
+fn eight_calls_restored() -> (Tables, Restored) {
     let mut tables = Tables::new(7, LogForm::Command);
     tables.world.back_up();
     (0..8).for_each(|_| tables.call());
@@ -411,6 +409,15 @@ fn a_restored_log_that_lost_its_end_is_refused() {
     let last = tables.history.last().expect("a call").0;
     let (disks, report) = tables.restore(last).expect("a restore");
     assert_eq!(report.carried.frames(), 8);
+    assert_eq!(report.carried.calls.values().sum::<u64>(), 8);
+    (tables, disks)
+}
+
+/// The end of the new log may be lost before the first open, like that of any log. A restart takes a lost end for a torn
+/// one, and cuts there. The restored calls would be gone in silence. So a restore vouches for the log that it wrote.
+#[test]
+fn a_restored_log_that_lost_its_end_is_refused() {
+    let (tables, disks) = eight_calls_restored();
     let whole = disks.log.snapshot();
     let mut refused = 0;
     for (path, _) in disks.log.files() {
@@ -480,14 +487,7 @@ fn a_dropped_table_that_the_catalog_forgot_early_is_missing_in_a_restore() {
 /// A program without the procedure cannot replay the calls. The error names the procedure, and nothing changes.
 #[test]
 fn a_program_without_the_procedure_is_refused_by_name() {
-    let mut tables = Tables::new(7, LogForm::Command);
-    tables.world.back_up();
-    (0..8).for_each(|_| tables.call());
-    tables.world.flush();
-    tables.world.archive();
-    let last = tables.history.last().expect("a call").0;
-    let (disks, report) = tables.restore(last).expect("a restore");
-    assert_eq!(report.carried.calls.values().sum::<u64>(), 8);
+    let (tables, disks) = eight_calls_restored();
     let refused = disks.open().map(drop).expect_err("it has no procedure");
     assert!(refused.to_string().contains("transfer"), "{refused}");
     let core = disks.open_with(options(tables.log)).expect("it opens");
