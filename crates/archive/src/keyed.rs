@@ -241,7 +241,10 @@ impl Keyed {
 }
 
 /// Fails if an increment does not continue this backup.
-fn check_base(increment: &Backup, base: &BackupHeader) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Corrupt`].
+pub fn check_base(increment: &Backup, base: &BackupHeader) -> Result<()> {
     let header = increment.header();
     if header.continues() == Some(base.id) && header.chunks == base.chunks {
         return Ok(());

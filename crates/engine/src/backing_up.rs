@@ -15,7 +15,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use perdura_archive::backup::BackupSummary;
 use perdura_archive::{Object, ObjectId, Progress, Store};
-use perdura_base::{CkptEpoch, Error, Result};
+use perdura_base::{Error, Result};
 use perdura_restore::backup::BackupCopy;
 use perdura_wal::Archived;
 
@@ -151,7 +151,7 @@ impl Backer {
             let is_keyed = self.ground.core.anchor().get().archive() == Archived::Carried;
             match is_keyed {
                 true => {
-                    let newest = manifest.sweep_before(CkptEpoch(u64::MAX));
+                    let newest = manifest.newest_sweep();
                     newest.is_none() || self.increments.are_many()
                 }
                 false => manifest.backups().next().is_none(),

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use perdura_archive::backup::BackupSummary;
 use perdura_archive::{Object, ObjectId, Progress, Store};
-use perdura_base::{CkptEpoch, Error, Result};
+use perdura_base::{Error, Result};
 use perdura_restore::backup::BackupCopy;
 use perdura_restore::last_cut::LastCut;
 use perdura_wal::Archived;
@@ -85,7 +85,7 @@ impl Increments {
         let store = self.archive.lent.get();
         store.is_some_and(|store| {
             let manifest = store.manifest();
-            let newest = manifest.sweep_before(CkptEpoch(u64::MAX));
+            let newest = manifest.newest_sweep();
             newest.is_some_and(|sweep| manifest.increments_of(sweep).count() >= INCREMENTS_MAX)
         })
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use perdura_archive::backup::{Backup, BackupHeader, PageEntry, Section, UsedPage, is_keyed};
+use perdura_archive::keyed::check_base;
 use perdura_archive::{BackupId, Store};
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::{CkptEpoch, Error, PartitionId, Result, Useq};
@@ -45,7 +46,7 @@ impl LastCut {
     /// Damage of the sweep; errors of the disk.
     pub fn read(store: &Store) -> Result<Option<LastCut>> {
         let manifest = store.manifest();
-        let Some(base) = manifest.sweep_before(CkptEpoch(u64::MAX)) else {
+        let Some(base) = manifest.newest_sweep() else {
             return Ok(None);
         };
         let Some(mut cut) = LastCut::of_backup(store.open_backup(base)?)? else {
@@ -97,13 +98,8 @@ impl LastCut {
 
     /// Advances from the backup to an increment that continues it.
     fn advance(&mut self, increment: &Backup) -> Result<()> {
+        check_base(increment, self.base())?;
         let header = increment.header();
-        if header.continues() != Some(self.base().id) {
-            return Err(Error::Foreign {
-                file: increment.path().to_owned(),
-                why: format!("it does not continue {}", self.base().id.name()),
-            });
-        }
         let (mut pages, mut numbers) = (Vec::new(), Vec::new());
         for partition in (0..header.chunks.partitions).map(PartitionId) {
             let (section, used) = increment.used(partition)?;

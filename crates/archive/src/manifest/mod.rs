@@ -130,6 +130,12 @@ impl Manifest {
         self.sweeps().filter(|id| id.k < k).max_by_key(|id| id.k)
     }
 
+    /// Returns the sweep that new increments continue.
+    #[must_use]
+    pub fn newest_sweep(&self) -> Option<BackupId> {
+        self.sweeps().max_by_key(|id| id.k)
+    }
+
     /// Returns whether an increment is of a later image than a sweep that is not in the archive. The increment continues
     /// another sweep. If the sweep joined, it would seem to be the one.
     #[must_use]
