@@ -88,7 +88,7 @@ pub use numbers::NumberChain;
 pub use quick::{Quick, QuickRun, Sorted};
 pub use reader::{FrameCursor, FrameOfEpoch, FramesByEpoch, Run, RunCursor, Scope};
 pub use record::{EpochSpan, FragmentBytes, PageAt, RunRecord, Updates};
-pub use report::{Outcome, Report, ReportId, ReportKind, Reporting};
+pub use report::{Outcome, Replay, Report, ReportId, ReportKind, Reporting};
 pub use retention::Retention;
 pub use run::{
     Codec, Digests, FrameAt, FrameEntry, FrameOrPlace, Frames, Moment, Moments, Numbers, PageSet,

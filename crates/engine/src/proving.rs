@@ -15,10 +15,11 @@
 //! attempts it counts as failed. A proof never delays archiving.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use perdura_archive::report::newest_report;
 use perdura_archive::{
-    Images as ArchiveImages, Outcome, Progress, Report, ReportKind, Reporting, Store,
+    Images as ArchiveImages, Outcome, Progress, Replay, Report, ReportKind, Reporting, Store,
 };
 use perdura_base::{CkptEpoch, Error, Result, Uuid};
 use perdura_device::Disk;
@@ -32,6 +33,18 @@ use crate::core::Core;
 const ATTEMPTS: u32 = 5;
 /// The pause between two attempts, nanoseconds.
 const PAUSE_NS: u64 = 1_000_000_000;
+/// The smallest number of replayed changes whose duration says how fast a replay is.
+const REPLAYED_MIN: u64 = 1000;
+
+/// Returns the replay at the restart that opened this database, if it was long enough to say how fast a replay is.
+fn long_replay(core: &Core) -> Option<Replay> {
+    let pass = core.report().ordered?;
+    let took = Duration::try_from_secs_f64(pass.seconds).ok()?;
+    (pass.played >= REPLAYED_MIN).then(|| Replay {
+        changes: pass.played,
+        took_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+    })
+}
 
 enum Task {
     Idle,
@@ -53,6 +66,8 @@ pub(crate) struct Proving {
     work: Task,
     attempts: u32,
     not_before_ns: u64,
+    /// The replay of the last report. A later restart may have replayed more recently.
+    replay: Replay,
     stats: ProofStats,
 }
 
@@ -90,6 +105,7 @@ impl Proving {
             work: Task::Idle,
             attempts: 0,
             not_before_ns: 0,
+            replay: Replay::default(),
             stats: ProofStats::default(),
         }
     }
@@ -108,6 +124,7 @@ impl Proving {
             return Ok(());
         };
         self.stats.read(&report);
+        self.replay = report.replay;
         if report.digests.len() == usize::from(partitions) {
             self.base = Some(Arc::new(SweepDigest {
                 k: report.to,
@@ -286,6 +303,7 @@ impl Proving {
             manifest: finding.manifest,
             runs: finding.runs,
             took_us: finding.took_us,
+            replay: long_replay(core).unwrap_or(self.replay),
             digests: next.partitions.clone(),
             text: finding.text,
         };

@@ -32,13 +32,24 @@ use crate::plan::RestorePlan;
 /// The approximate size of the frames in one epoch of the new log, bytes. A restart holds one epoch in memory.
 const EPOCH_BYTES: usize = 1024 * 1024;
 
+/// The calls of a procedure that a restore has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CarriedCalls {
+    /// The number of calls.
+    pub count: u64,
+    /// The epoch of the first call, in the lost database.
+    pub first: Epoch,
+    /// The epoch of the last call, in the lost database.
+    pub last: Epoch,
+}
+
 /// The ordered frames that a restore has written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CarriedFrames {
     /// The number of effects frames. The first open replays them without the program.
     pub effects: u64,
-    /// The number of calls by the id of the procedure. The first open needs the program that has the procedures.
-    pub calls: BTreeMap<u32, u64>,
+    /// The calls by the id of the procedure. The first open needs the program that has the procedures.
+    pub calls: BTreeMap<u32, CarriedCalls>,
     /// The bytes of the frames.
     pub bytes: u64,
 }
@@ -47,13 +58,27 @@ impl CarriedFrames {
     /// Returns the number of frames.
     #[must_use]
     pub fn frames(&self) -> u64 {
-        self.effects + self.calls.values().sum::<u64>()
+        self.effects + self.all_calls()
     }
 
-    fn note(&mut self, kind: FrameKind, payload: &OrderedPayload<'_>) {
+    /// Returns the number of calls.
+    #[must_use]
+    pub fn all_calls(&self) -> u64 {
+        self.calls.values().map(|calls| calls.count).sum()
+    }
+
+    fn note(&mut self, kind: FrameKind, epoch: Epoch, payload: &OrderedPayload<'_>) {
         match payload.command() {
             Ok(command) if kind == FrameKind::Command => {
-                *self.calls.entry(command.procedure).or_default() += 1;
+                let calls = self.calls.entry(command.procedure);
+                let calls = calls.or_insert(CarriedCalls {
+                    count: 0,
+                    first: epoch,
+                    last: epoch,
+                });
+                assert!(calls.last <= epoch, "the frames come in epoch order");
+                calls.count += 1;
+                calls.last = epoch;
             }
             _ => self.effects += 1,
         }
@@ -239,7 +264,7 @@ pub(crate) fn write_frames(
                     return Ok(());
                 }
                 wanted.parts.extend_from_slice(parts);
-                carried.note(frame.kind, &payload);
+                carried.note(frame.kind, frame.epoch, &payload);
                 carried.bytes += to_u64(frame.payload.len());
                 if log.is_none() {
                     log = Some(NewLog::begin(plan, place, cell)?);

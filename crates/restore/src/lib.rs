@@ -61,7 +61,7 @@ pub use at::{At, Chosen};
 pub use choose::Sources;
 pub use deadlines::Deadlines;
 pub use distrust::failed_reports;
-pub use frames::CarriedFrames;
+pub use frames::{CarriedCalls, CarriedFrames};
 pub use log_order::{ReplayReport, restore_in_log_order};
 pub use many::RUNS_MAX;
 pub use plan::RestorePlan;

@@ -5,7 +5,7 @@ use perdura_base::cursor::{Reader, Writer};
 use perdura_base::limits::{FORMAT_VERSION, PARTITIONS_MAX, SECTOR_BYTES};
 use perdura_base::{CkptEpoch, Epoch, Error, Result, Uuid};
 
-use super::{Outcome, Report, ReportId, ReportKind, TEXT_BYTES_MAX};
+use super::{Outcome, Replay, Report, ReportId, ReportKind, TEXT_BYTES_MAX};
 use crate::sealed::unseal;
 
 const MAGIC: &[u8; 4] = b"PRPT";
@@ -51,7 +51,9 @@ impl Report {
         out.put_u16(u16::try_from(self.digests.len()).unwrap_or(u16::MAX));
         out.put_u16(u16::try_from(text.len()).unwrap_or(u16::MAX));
         out.put_u64(self.took_us);
-        out.put_zeros(40);
+        out.put_u64(self.replay.changes);
+        out.put_u64(self.replay.took_us);
+        out.put_zeros(24);
         assert_eq!(out.len(), HEAD_BYTES, "the fields fill the head");
         self.digests.iter().for_each(|digest| out.put_u64(*digest));
         out.put(text);
@@ -116,12 +118,18 @@ fn fields(r: &mut Reader<'_>, len: usize) -> Option<Report> {
     let (manifest, runs) = (r.u64()?, r.u32()?);
     let (digests, text_bytes) = (r.u16()?, usize::from(r.u16()?));
     let took_us = r.u64()?;
-    r.zeros(40)?;
+    let replay = Replay {
+        changes: r.u64()?,
+        took_us: r.u64()?,
+    };
+    r.zeros(24)?;
     let is_sound = len.is_multiple_of(SECTOR_BYTES)
         && len <= REPORT_BYTES_MAX
         && digests <= PARTITIONS_MAX
         && text_bytes <= TEXT_BYTES_MAX
-        && (kind == ReportKind::Proof || (digests == 0 && to == CkptEpoch(0)));
+        && (replay.changes > 0 || replay.took_us == 0)
+        && (kind == ReportKind::Proof
+            || (digests == 0 && to == CkptEpoch(0) && replay == Replay::default()));
     if !is_sound {
         return None;
     }
@@ -141,6 +149,7 @@ fn fields(r: &mut Reader<'_>, len: usize) -> Option<Report> {
         manifest,
         runs,
         took_us,
+        replay,
         digests: digests?,
         text,
     })
@@ -167,6 +176,10 @@ mod tests {
             manifest: 9,
             runs: 2,
             took_us: 1500,
+            replay: Replay {
+                changes: 75_000,
+                took_us: 2_000_000,
+            },
             digests: vec![0x1122_3344_5566_7788, 1],
             text: "no".into(),
         }

@@ -168,7 +168,7 @@ mod tests {
     use perdura_device::{CrashProfile, FaultPlan, MemDisk, SimDisk};
 
     use super::*;
-    use crate::report::Outcome;
+    use crate::report::{Outcome, Replay};
 
     const UUID: Uuid = Uuid([5; 16]);
 
@@ -186,6 +186,7 @@ mod tests {
             manifest: 1,
             runs: 3,
             took_us: 0,
+            replay: Replay::default(),
             digests: Vec::new(),
             text: String::new(),
         }

@@ -106,6 +106,24 @@ impl ReportId {
     }
 }
 
+/// A replay of changes of key-addressed tables at a restart. Both figures are 0 if none is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Replay {
+    /// The number of changes.
+    pub changes: u64,
+    /// The duration, microseconds.
+    pub took_us: u64,
+}
+
+impl Replay {
+    /// Returns the expected duration of a replay of `changes`, microseconds. `None`: no replay is known.
+    #[must_use]
+    pub fn expected_us(&self, changes: u64) -> Option<u64> {
+        let us = u128::from(changes) * u128::from(self.took_us);
+        u64::try_from(us.checked_div(u128::from(self.changes))?).ok()
+    }
+}
+
 /// A report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
@@ -132,6 +150,8 @@ pub struct Report {
     pub runs: u32,
     /// The duration of the comparison, microseconds.
     pub took_us: u64,
+    /// For a proof, the last long replay at a restart of the database. For a drill, 0.
+    pub replay: Replay,
     /// For a proof, the digest of the image in each partition. Each page's digest includes the page's id. For a drill,
     /// empty.
     pub digests: Vec<u64>,

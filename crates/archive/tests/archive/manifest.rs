@@ -6,7 +6,7 @@ use perdura_archive::estimate::restore_us;
 use perdura_archive::manifest::clock::GAP_US;
 use perdura_archive::manifest::{Clock, Step, Writer};
 use perdura_archive::{
-    BackupId, Edit, Images, Manifest, Moment, Moments, Object, ObjectId, Outcome, Report,
+    BackupId, Edit, Images, Manifest, Moment, Moments, Object, ObjectId, Outcome, Replay, Report,
     ReportKind, Role,
 };
 use perdura_base::checksum::crc32c;
@@ -368,6 +368,7 @@ fn a_restore_takes_as_long_as_the_drill_for_each_byte() {
         manifest: 1,
         runs: 1,
         took_us: 3000,
+        replay: Replay::default(),
         digests: Vec::new(),
         text: String::new(),
     };

@@ -2,42 +2,31 @@
 //! killed and started again, backups of every kind are made, and an agent merges. Then random moments are restored, and
 //! each must equal the model at that moment.
 //!
-//! `PERDURA_MOMENTS=1000 PERDURA_MOMENT_OPS=2000` gives the long form.
+//! The server is `perdura serve`, or a program with typed tables beside the keys (`typed_program`). The program's log has
+//! commands or effects.
+//!
+//! `PERDURA_MOMENTS=1000 PERDURA_MOMENT_OPS=2000 PERDURA_MOMENT_MB=50` gives the long form.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use perdura_base::moment::moment;
 
-use crate::clients::apply;
-use crate::contents;
+use crate::histories::{By, History, Life};
 use crate::kill_archive::{done, wait_until};
-use crate::model::Model;
-use crate::requests::{Mix, Op};
-use crate::support::{Client, PERDURA, Reply, Server, arg, ended, number_from_env, request};
+use crate::support::{PERDURA, Server, arg, ended, number_from_env};
 
 /// The number of lives of the database.
 const LIVES: u64 = 4;
 /// The number of moments that a run lists.
 const LISTED: u64 = 1000;
+/// The number of notes in a megabyte.
+const NOTES_PER_MB: u64 = 200;
+/// An increment must follow a checkpoint within this time.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An acknowledged operation.
-struct Done {
-    epoch: u64,
-    /// The time after the acknowledgement, microseconds since 1970.
-    at_us: u64,
-    op: Op,
-}
-
-/// The acknowledged operations of the client.
-struct History {
-    rng: fastrand::Rng,
-    ops: Vec<Done>,
-    model: Model,
-}
-
-/// An archive and its database.
+/// The directories of a run.
 struct Place {
     dir: tempfile::TempDir,
 }
@@ -45,64 +34,6 @@ struct Place {
 impl Place {
     fn at(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
-    }
-}
-
-fn now_us() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    u64::try_from(now.as_micros()).unwrap()
-}
-
-/// Returns the epoch of the connection's last write. 0: it has written nothing.
-fn epoch_of(client: &mut Client) -> u64 {
-    client.send(&request(&[b"CLIENT", b"RECEIPT"])).unwrap();
-    let fields = match client.reply().unwrap() {
-        Reply::Array(fields) => fields,
-        // The connection has written nothing yet.
-        _ => return 0,
-    };
-    let Reply::Number(epoch) = fields[3] else {
-        panic!("{fields:?}");
-    };
-    u64::try_from(epoch).unwrap()
-}
-
-impl History {
-    /// Sends operations one after another, and notes each with its epoch.
-    fn work(&mut self, server: &Server, count: u64) {
-        let mut client = server.connect().unwrap();
-        for _ in 0..count {
-            let op = Op::draw(&mut self.rng, 0, Mix::All);
-            let mut bytes = Vec::new();
-            op.put(&mut bytes);
-            client.send(&bytes).unwrap();
-            let reply = op.answer(&mut client).unwrap();
-            if let Some(expected) = apply(&op, &mut self.model) {
-                assert_eq!(reply, expected, "{op:?}");
-            }
-            // An operation that changed nothing has the epoch of an earlier one.
-            let before = self.ops.last().map_or(0, |done| done.epoch);
-            let epoch = epoch_of(&mut client).max(before);
-            let at_us = now_us();
-            self.ops.push(Done { epoch, at_us, op });
-        }
-    }
-
-    /// Returns the state after the operations for which `is_there` holds.
-    fn state(&self, is_there: impl Fn(&Done) -> bool) -> Model {
-        let mut model = Model::default();
-        for done in self.ops.iter().take_while(|done| is_there(done)) {
-            apply(&done.op, &mut model);
-        }
-        model
-    }
-}
-
-/// Returns the value of the counter that the operations increment.
-fn shared(server: &Server) -> u64 {
-    match server.ask(&["GET", "shared"]) {
-        Reply::Bulk(Some(text)) => String::from_utf8(text).unwrap().parse().unwrap(),
-        _ => 0,
     }
 }
 
@@ -119,91 +50,96 @@ fn check(place: &Place, at: &str, history: &History) -> Option<u64> {
     assert_eq!(code, 0, "--at {at}: {said}");
     let told: serde_json::Value = serde_json::from_str(&said).unwrap();
     let epoch = told["epoch"].as_u64().unwrap();
-    let expected = history.state(|done| done.epoch <= epoch);
-    let server = Server::start(&to, &[]);
-    let found = contents::read(&mut server.connect().unwrap(), 0).unwrap();
-    for (key, entry) in &expected.keys {
-        assert_eq!(
-            found.get(key),
-            Some(entry),
-            "--at {at}: key {key:?}, {said}"
-        );
-    }
-    assert_eq!(found.len(), expected.keys.len(), "--at {at}: more keys");
-    assert_eq!(shared(&server), expected.shared, "--at {at}: the counter");
-    server.kill();
+    let mut life = Life::start(history.by, &to, None, false);
+    history.compare(&life.state(), epoch, &format!("--at {at}: {said}"));
+    life.kill();
     Some(epoch)
 }
 
 fn agent(archive: &Path) -> Child {
     let mut command = Command::new(PERDURA);
-    command.args([
-        "archive",
-        "agent",
-        "--virtual-every",
-        "2s",
-        "--archive",
-        arg(archive),
-    ]);
+    command.args(["archive", "agent", "--virtual-every", "2s"]);
+    command.args(["--archive", arg(archive)]);
     command.stderr(Stdio::null()).spawn().unwrap()
 }
 
+/// Takes a checkpoint, and waits for the increment that follows it.
+fn add_increment(server: &Server, archive: &Path) {
+    server.ask(&["SAVE"]);
+    let begun = Instant::now();
+    loop {
+        let words = ["archive", "status", "--json", "--archive", arg(archive)];
+        let told: serde_json::Value = serde_json::from_str(&done(&words)).unwrap();
+        let newest = told["backups"].as_array().unwrap().last().unwrap();
+        let newest = newest.as_str().unwrap().strip_prefix("backup-").unwrap();
+        let increment = told["newest_increment"].as_str().unwrap_or_default();
+        if increment.trim_start_matches("increment-") > newest {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{told}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Lets the client work in one life of the database, and makes backups.
-fn live(place: &Place, history: &mut History, life: u64, count: u64) {
+fn live(place: &Place, history: &mut History, number: u64, count: u64) {
     let (data, archive) = (place.at("data"), place.at("archive"));
-    let merges = if life == 1 { "no" } else { "yes" };
-    let more = [
-        "--archive",
-        arg(&archive),
-        "--checkpoint-log-size",
-        "1mb",
-        "--archive-merge",
-        merges,
-    ];
-    let server = Server::start(&data, &more);
-    wait_until(&server, "restorable", |restorable| {
+    let mut life = Life::start(history.by, &data, Some(&archive), number != 1);
+    history.settle(&mut life);
+    wait_until(life.server(), "restorable", |restorable| {
         restorable.starts_with("yes")
     });
-    let agent = (life == 1).then(|| agent(&archive));
-    history.work(&server, count / 2);
-    let address = format!("127.0.0.1:{}", server.port());
+    if number == 0 && history.by.has_tables() {
+        history.fill(&mut life);
+    }
+    let agent = (number == 1).then(|| agent(&archive));
+    history.work(&mut life, count / 2);
+    let address = format!("127.0.0.1:{}", life.server().port());
     done(&["backup", "create", "--server", &address]);
-    history.work(&server, count / 2);
-    match life % 2 {
-        0 => server.kill(),
-        _ => server.stop(),
+    history.work(&mut life, count / 2);
+    if number + 1 == LIVES && history.by.has_tables() {
+        add_increment(life.server(), &archive);
+        history.work(&mut life, count / 4);
+    }
+    let is_killed = number.is_multiple_of(2);
+    match is_killed {
+        true => history.kill(life),
+        false => life.stop(),
     }
     if let Some(mut agent) = agent {
         agent.kill().unwrap();
         agent.wait().unwrap();
     }
-    if life == 2 {
+    // Only the program can replay the commands of a database that was killed.
+    if is_killed && number > 0 && history.by != By::ProgramOfCommands || number == 1 {
         let words = ["backup", "create", "--data", arg(&data)];
         done(&[&words[..], &["--archive", arg(&archive)]].concat());
     }
 }
 
-#[test]
-fn random_moments_of_several_lives_equal_the_model() {
+/// Makes a history of several lives and restores random moments of it.
+fn restore_moments(by: By) {
     let seed = number_from_env("PERDURA_KILL_SEED", 1);
     let moments = number_from_env("PERDURA_MOMENTS", 20);
     let count = number_from_env("PERDURA_MOMENT_OPS", 200);
+    let notes = number_from_env("PERDURA_MOMENT_MB", 1) * NOTES_PER_MB;
     let place = Place {
         dir: tempfile::tempdir().unwrap(),
     };
-    let mut history = History {
-        rng: fastrand::Rng::with_seed(seed),
-        ops: Vec::new(),
-        model: Model::default(),
-    };
-    for life in 0..LIVES {
-        live(&place, &mut history, life, count);
+    let mut history = History::new(by, seed, notes);
+    for number in 0..LIVES {
+        live(&place, &mut history, number, count);
     }
     let archive = place.at("archive");
     done(&["backup", "virtual", "--archive", arg(&archive)]);
     let mut rng = fastrand::Rng::with_seed(seed ^ 43);
     let mut restored = [0; 2];
-    let epochs = history.ops.last().map_or(0, |done| done.epoch);
+    let epochs = history.last_epoch();
+    let acknowledged: Vec<(u64, u64)> = history
+        .done
+        .iter()
+        .filter_map(|one| Some((one.until, one.at_us?)))
+        .collect();
     for nth in 0..moments {
         let is_pruned = nth >= moments * 3 / 4;
         if nth == moments * 3 / 4 {
@@ -211,32 +147,25 @@ fn random_moments_of_several_lives_equal_the_model() {
             done(&[&words[..], &["--moments", "all 1s, 1s 1d"]].concat());
             done(&["archive", "merge", "--archive", arg(&archive)]);
         }
-        let done = &history.ops[rng.usize(..history.ops.len())];
-        let has = match rng.u8(..4) {
+        let (epoch, at_us) = acknowledged[rng.usize(..acknowledged.len())];
+        let found = match rng.u8(..4) {
             0 => {
-                let found = check(&place, &moment(done.at_us), &history);
-                let at = history.ops.iter().take_while(|one| one.at_us <= done.at_us);
-                let last = at.last().map_or(0, |one| one.epoch);
+                let found = check(&place, &moment(at_us), &history);
                 // A run lists a thousand of its moments, so a time may lead to an earlier one of them.
                 let is_exact = epochs < LISTED && !is_pruned;
-                let later = |epoch| {
-                    history
-                        .ops
-                        .iter()
-                        .any(|one| last < one.epoch && one.epoch <= epoch)
-                };
-                let is_right = |epoch| !later(epoch) && (last <= epoch || !is_exact);
-                assert!(found.is_none_or(is_right), "{found:?} for {last}");
-                found.is_some()
+                found.inspect(|found| history.compare_time(at_us, *found, is_exact))
             }
             _ => {
-                let found = check(&place, &done.epoch.to_string(), &history);
-                assert!(found.is_none_or(|epoch| epoch == done.epoch), "{found:?}");
-                found.is_some()
+                let found = check(&place, &epoch.to_string(), &history);
+                assert!(found.is_none_or(|found| found == epoch), "{found:?}");
+                found
             }
         };
-        assert!(has || is_pruned, "moment {nth} is not in the archive");
-        restored[usize::from(is_pruned)] += u64::from(has);
+        assert!(
+            found.is_some() || is_pruned,
+            "moment {nth} is not in the archive"
+        );
+        restored[usize::from(is_pruned)] += u64::from(found.is_some());
     }
     assert_eq!(
         restored[0],
@@ -244,8 +173,26 @@ fn random_moments_of_several_lives_equal_the_model() {
         "each moment before the pruning"
     );
     done(&["archive", "verify", "--archive", arg(&archive)]);
+    let [before, after] = restored;
     println!(
-        "{} of {moments} moments restored",
-        restored[0] + restored[1]
+        "{} of {moments} moments restored, {after} of them after pruning; {} changes, {} of them without a reply",
+        before + after,
+        history.done.len(),
+        history.found
     );
+}
+
+#[test]
+fn random_moments_of_several_lives_equal_the_model() {
+    restore_moments(By::Perdura);
+}
+
+#[test]
+fn random_moments_of_typed_tables_under_a_log_of_commands_equal_the_model() {
+    restore_moments(By::ProgramOfCommands);
+}
+
+#[test]
+fn random_moments_of_typed_tables_under_a_log_of_effects_equal_the_model() {
+    restore_moments(By::ProgramOfEffects);
 }

@@ -12,6 +12,7 @@ use perdura_recovery::Family;
 use perdura_wal::FrameKind;
 
 use crate::support::{arg, ended, perdura};
+use crate::typed_program::{Act, Program, Told};
 
 /// Creates a crashed database. Its log has a row and, if `with_call`, a call of procedure 42.
 fn crashed(dir: &Path, declared: &[Family], with_call: bool) {
@@ -108,5 +109,57 @@ fn the_report_has_ordered_frames_only_where_the_log_may_have_any() {
             assert_eq!(report["method"], "value");
             said(&["digest"], dir.path(), 0, &[]);
         }
+    }
+}
+
+/// Status and dry run say how many changes a restore replays. How long that takes, they know from the last restart.
+#[test]
+fn a_restore_is_expected_to_replay_as_fast_as_the_last_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let (archive, to) = (at("archive"), at("restored"));
+    let told = Told {
+        data: at("data"),
+        archive: Some(archive.clone()),
+        merges: true,
+        calls: true,
+        checkpoint_log_bytes: 64 << 20,
+    };
+    let start = || Program::start(&told);
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut program = start();
+    let notes: Vec<Act> = (0..1100).map(|id| Act::note(&mut rng, id)).collect();
+    program.act_all(&notes);
+    program.server.kill();
+
+    let status = || {
+        let (code, text) = ended(&["archive", "status", "--json", "--archive", arg(&archive)]);
+        assert_eq!(code, 0, "{text}");
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()
+    };
+    let mut program = start();
+    program.server.ask(&["SAVE"]);
+    let begun = std::time::Instant::now();
+    loop {
+        program.act_all(&notes[..10]);
+        let told = status();
+        if told["frames_to_replay"].as_u64() > Some(0) && told["replay_seconds"].is_f64() {
+            break;
+        }
+        assert!(begun.elapsed().as_secs() < 60, "{told}");
+    }
+    program.server.kill();
+
+    let words = ["restore", "--dry-run", "--from", arg(&archive), "--to"];
+    let dry = ended(&[&words[..], &[arg(&to)]].concat());
+    let status = ended(&["archive", "status", "--archive", arg(&archive)]);
+    for (code, text) in [dry, status] {
+        assert_eq!(code, 0, "{text}");
+        let line = text.lines().find(|line| line.starts_with("to replay"));
+        let line = line.unwrap_or_else(|| panic!("nothing to replay: {text}"));
+        assert!(
+            line.contains(" s by the last restart with a replay"),
+            "{line}"
+        );
     }
 }

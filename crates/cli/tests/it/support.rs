@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// The path of the built command.
@@ -96,8 +96,7 @@ impl Server {
         variables: &[(&str, String)],
     ) -> Server {
         let port = free_port();
-        let stderr = std::env::temp_dir().join(format!("perdura-test-{port}.stderr"));
-        let child = program
+        program
             .args([
                 "serve",
                 "--data",
@@ -110,15 +109,25 @@ impl Server {
             .env_remove("PERDURA_REQUIREPASS")
             .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(std::fs::File::create(&stderr).unwrap())
-            .spawn()
-            .unwrap();
+            .stdout(Stdio::null());
+        Server::run(program, port)
+    }
+
+    /// Starts a command that serves on a port. Does not wait until it answers.
+    pub fn run(mut command: Command, port: u16) -> Server {
+        let stderr = std::env::temp_dir().join(format!("perdura-test-{port}.stderr"));
+        let file = std::fs::File::create(&stderr).unwrap();
+        let child = command.stderr(file).spawn().unwrap();
         Server {
             child,
             port,
             stderr,
         }
+    }
+
+    /// Returns the ends of the pipes to the process, if [`run`](Self::run) began it with pipes.
+    pub fn take_pipes(&mut self) -> Option<(ChildStdin, ChildStdout)> {
+        self.child.stdin.take().zip(self.child.stdout.take())
     }
 
     /// Waits until the database has opened.

@@ -329,7 +329,7 @@ fn key_addressed_tables_are_restored_to_every_moment() {
             let report = tables.check(*epoch);
             let plan = tables.world.plan(Some(At::Epoch(*epoch))).expect("a plan");
             used += usize::from(plan.increment().is_some());
-            calls += report.carried.calls.values().sum::<u64>();
+            calls += report.carried.all_calls();
             effects += report.carried.effects;
             moments += 1;
         }
@@ -409,7 +409,13 @@ fn eight_calls_restored() -> (Tables, Restored) {
     let last = tables.history.last().expect("a call").0;
     let (disks, report) = tables.restore(last).expect("a restore");
     assert_eq!(report.carried.frames(), 8);
-    assert_eq!(report.carried.calls.values().sum::<u64>(), 8);
+    let calls = report.carried.calls.values().next().expect("calls");
+    let epochs = tables.epochs();
+    assert_eq!(
+        (calls.count, calls.first, calls.last),
+        (8, epochs[0], epochs[7]),
+        "the epochs are those of the lost database"
+    );
     (tables, disks)
 }
 

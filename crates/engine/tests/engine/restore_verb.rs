@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use perdura::{At, Builder, Db, Error, LogForm, Result, procedure, table};
+use perdura_archive::report::newest_report;
+use perdura_archive::{Replay, Report, ReportKind, list_archives};
 use perdura_base::Epoch;
+use perdura_device::FileDisk;
 
 table! {
     /// A counter, changed by commands.
@@ -116,4 +119,49 @@ fn a_checkpoint_is_followed_by_an_increment() -> Result<()> {
     let replayed = db.report().ordered.as_ref().map_or(0, |pass| pass.played);
     assert_eq!(replayed, 3, "the calls after the increment");
     db.close()
+}
+
+/// Returns the report of the newest proof in an archive, if there is one.
+fn newest_proof(archive: &Path) -> Option<Report> {
+    let disk = FileDisk::at(archive);
+    let uuid = list_archives(&disk).expect("it is listed")[0];
+    newest_report(&disk, &uuid, ReportKind::Proof).expect("it is read")
+}
+
+/// A restore is expected to replay as fast as the database's last restart that replayed much. Later restarts that replay
+/// little do not change this.
+#[test]
+fn a_proof_says_how_fast_the_last_long_replay_was() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (data, archive) = (dir.path().join("data"), dir.path().join("archive"));
+    let open = || builder(&data).procedure(add).archive(&archive).open();
+    let db = open()?;
+    for call in 0..1500u64 {
+        let _pending = db.submit(add, (call % 97, call)).expect("a call");
+    }
+    db.call(add, (0, 1)).expect("a call");
+    db.abandon();
+    let (mut before, mut most) = (0, 0);
+    for restart in 0..2 {
+        let db = open()?;
+        let played = db.report().ordered.map_or(0, |pass| pass.played);
+        assert_eq!(played > 1500, restart == 0, "{played} changes");
+        most = played.max(most);
+        db.call(add, (1, 1)).expect("a call");
+        db.checkpoint()?;
+        let begun = std::time::Instant::now();
+        let proof = loop {
+            let newest = newest_proof(&archive).filter(|proof| proof.to.0 > before);
+            if let Some(proof) = newest.filter(|proof| proof.replay.changes > 0) {
+                break proof;
+            }
+            assert!(begun.elapsed().as_secs() < 60, "restart {restart}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        };
+        let Replay { changes, took_us } = proof.replay;
+        assert!(changes == most && took_us > 0, "{:?}", proof.replay);
+        before = proof.to.0;
+        db.close()?;
+    }
+    Ok(())
 }

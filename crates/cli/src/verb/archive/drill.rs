@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use perdura::counts::ByTable;
-use perdura_archive::{Outcome, Report, ReportKind, Reporting, Store};
+use perdura_archive::{Outcome, Replay, Report, ReportKind, Reporting, Store};
 use perdura_base::error::Family;
 use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::{to_u32, to_u64};
@@ -241,6 +241,7 @@ fn report_of(store: &Store, plan: &RestorePlan, wall_us: u64, took: Duration) ->
         manifest: store.manifest().number,
         runs: 0,
         took_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+        replay: Replay::default(),
         digests: Vec::new(),
         text: String::new(),
     }

@@ -9,11 +9,12 @@ use perdura_device::SystemClock;
 use perdura_restore::{RestorePlan, Trial, try_plan};
 use serde::Serialize;
 
+use super::Args;
 use super::sources::Planned;
-use super::{Args, asked_text, time_text};
+use super::told::{asked_text, sources_text, time_text};
 use crate::offline::restore_threads;
 use crate::output;
-use crate::verb::archive::{made_in, seconds_of};
+use crate::verb::archive::{made_in, replayed_in, seconds_of};
 
 /// The duration of the trial, unless one partition takes longer.
 const TRIAL: Duration = Duration::from_secs(2);
@@ -41,6 +42,8 @@ struct DryRun {
     frames_to_replay: u64,
     /// The time in which these changes were made, by the clock. `None`: it is not known.
     frames_seconds: Option<f64>,
+    /// The expected time of their replay, by the last restart with a long replay. `None`: no such restart is known.
+    replay_seconds: Option<f64>,
     /// The share of the partitions that was merged for the estimate.
     measured: f64,
 }
@@ -52,8 +55,13 @@ pub fn try_out(args: &Args, plan: &RestorePlan) -> Result<Trial, perdura::Error>
     try_plan(plan, restore_threads(args.threads), &clock, limit_ns)
 }
 
-/// Prints what a restore by this plan would make.
-pub fn tell(args: &Args, planned: &Planned, trial: &Trial) -> Result<()> {
+/// Prints what a restore by this plan would make. Its first start is expected to replay for `replay_seconds`.
+pub fn tell(
+    args: &Args,
+    planned: &Planned,
+    trial: &Trial,
+    replay_seconds: Option<f64>,
+) -> Result<()> {
     let plan = &planned.plan;
     let told = DryRun {
         epoch: plan.target().0,
@@ -68,6 +76,7 @@ pub fn tell(args: &Args, planned: &Planned, trial: &Trial) -> Result<()> {
         seconds: Duration::from_nanos(trial.expected_ns()).as_secs_f64(),
         frames_to_replay: plan.frames_at_most(),
         frames_seconds: seconds_of(plan.frames_span_us()),
+        replay_seconds,
         measured: f64::from(trial.partitions) / f64::from(trial.of),
     };
     if args.json {
@@ -79,7 +88,7 @@ pub fn tell(args: &Args, planned: &Planned, trial: &Trial) -> Result<()> {
 fn text(args: &Args, told: &DryRun) -> String {
     let mut text = asked_text(told.asked.as_deref());
     let time = time_text(told.time.as_deref());
-    let backup = super::sources_text(&told.backup, told.increment.as_deref());
+    let backup = sources_text(&told.backup, told.increment.as_deref());
     let runs = to_u64(told.runs);
     text += &format!(
         "would be  epoch {}{time} from {backup} and {runs} runs\n",
@@ -96,9 +105,10 @@ fn text(args: &Args, told: &DryRun) -> String {
     );
     if told.frames_to_replay > 0 {
         text += &format!(
-            "to replay at most {} changes of key-addressed tables{}, at the first start\n",
+            "to replay at most {} changes of key-addressed tables{}{}, at the first start\n",
             told.frames_to_replay,
-            made_in(told.frames_seconds)
+            made_in(told.frames_seconds),
+            replayed_in(told.replay_seconds)
         );
     }
     text += "made      nothing\n";
