@@ -36,11 +36,13 @@ const PAUSE_NS: u64 = 1_000_000_000;
 /// The smallest number of replayed changes whose duration says how fast a replay is.
 const REPLAYED_MIN: u64 = 1000;
 
-/// Returns the replay at the restart that opened this database, if it was long enough to say how fast a replay is.
+/// Returns the replay at the restart that opened this database. `None`: it is too short to say how fast a replay is, or it
+/// mostly read changes that the image had.
 fn long_replay(core: &Core) -> Option<Replay> {
     let pass = core.report().ordered?;
     let took = Duration::try_from_secs_f64(pass.seconds).ok()?;
-    (pass.played >= REPLAYED_MIN).then(|| Replay {
+    let is_long = pass.played >= REPLAYED_MIN.max(pass.reflected);
+    is_long.then(|| Replay {
         changes: pass.played,
         took_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
     })
@@ -66,7 +68,7 @@ pub(crate) struct Proving {
     work: Task,
     attempts: u32,
     not_before_ns: u64,
-    /// The replay of the last report. A later restart may have replayed more recently.
+    /// The replay in the newest report when the archive was opened. A long replay of this opening replaces it.
     replay: Replay,
     stats: ProofStats,
 }

@@ -116,7 +116,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Returns the expected duration of a replay of `changes`, microseconds. `None`: no replay is known.
+    /// Returns the expected duration of a replay of `changes`, microseconds. `None`: no replay is known, or the duration
+    /// has more than 64 bits.
     #[must_use]
     pub fn expected_us(&self, changes: u64) -> Option<u64> {
         let us = u128::from(changes) * u128::from(self.took_us);
@@ -177,6 +178,18 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_replay_is_expected_to_take_as_long_for_each_change_as_the_last_one() {
+        let replay = Replay {
+            changes: 75_000,
+            took_us: 2_000_000,
+        };
+        assert_eq!(replay.expected_us(150_000), Some(4_000_000));
+        assert_eq!(replay.expected_us(0), Some(0));
+        assert_eq!(replay.expected_us(u64::MAX), None);
+        assert_eq!(Replay::default().expected_us(5), None);
+    }
 
     #[test]
     fn names_say_which_report_a_file_is() {

@@ -25,10 +25,12 @@ use crate::exit::{Damaged, Usage};
 use crate::output;
 use crate::read_disk::ReadDisk;
 use clocked::Clocked;
+use estimates::{first_start_seconds, restore_text, seconds_of};
 
 mod clocked;
 mod drill;
 mod end;
+pub mod estimates;
 mod timelines;
 
 /// Show, check or maintain an archive: the sorted log of a database, and its backups.
@@ -222,7 +224,7 @@ struct Held {
     /// The time in which these changes were made, by the clock. `None`: it is not known.
     frames_seconds: Option<f64>,
     /// The expected time of their replay, by the last restart with a long replay. `None`: no such restart is known.
-    replay_seconds: Option<f64>,
+    first_start_seconds: Option<f64>,
     /// The last epoch that can be restored. `None`: nothing can be restored.
     last_moment: Option<u64>,
     /// The damage of each run that cannot be read.
@@ -345,7 +347,7 @@ fn held_in(store: &Store, manifest: &Manifest) -> Result<Held> {
         }),
         frames_to_replay: reachable.frames_to_replay,
         frames_seconds: seconds_of(reachable.frames_span_us),
-        replay_seconds: replay_seconds(store, reachable.frames_to_replay)?,
+        first_start_seconds: first_start_seconds(store, reachable.frames_to_replay)?,
         last_moment: reachable.last().map(|epoch| epoch.0),
         problems: problems(&reachable),
         clock: Clocked::of(manifest),
@@ -450,49 +452,6 @@ fn status_text(held: &Held, has_all: bool) -> String {
         };
     }
     text + &restore_text(held)
-}
-
-/// Returns the lines about the duration of a restore.
-fn restore_text(held: &Held) -> String {
-    let mut text = String::new();
-    if let Some(seconds) = held.restore_seconds {
-        text += &format!("restore   about {seconds:.1} s with one thread, by the last drill\n");
-    }
-    if held.frames_to_replay > 0 {
-        text += &format!(
-            "to replay at most {} changes of key-addressed tables{}{}, at the first start after a restore\n",
-            held.frames_to_replay,
-            made_in(held.frames_seconds),
-            replayed_in(held.replay_seconds)
-        );
-    }
-    text
-}
-
-/// Returns a time in seconds.
-pub fn seconds_of(us: Option<u64>) -> Option<f64> {
-    us.map(|us| Duration::from_micros(us).as_secs_f64())
-}
-
-/// Returns the expected time of a replay of `changes`, seconds. `None`: no restart of the database is known that
-/// replayed many changes.
-pub fn replay_seconds(store: &Store, changes: u64) -> Result<Option<f64>, perdura::Error> {
-    let proof = newest_report(store.disk().as_ref(), store.uuid(), ReportKind::Proof)?;
-    Ok(seconds_of(
-        proof.and_then(|proof| proof.replay.expected_us(changes)),
-    ))
-}
-
-/// Returns the words for the expected time of a replay. Empty if the time is not known.
-pub fn replayed_in(seconds: Option<f64>) -> String {
-    seconds.map_or_else(String::new, |seconds| {
-        format!(", in about {seconds:.1} s by the last restart with a replay")
-    })
-}
-
-/// Returns the words for the time in which changes were made. Empty if the time is not known.
-pub fn made_in(seconds: Option<f64>) -> String {
-    seconds.map_or_else(String::new, |seconds| format!(", made in {seconds:.0} s"))
 }
 
 /// Returns the newest report of a kind.

@@ -21,7 +21,8 @@ use perdura_restore::{
     restore, restore_in_log_order,
 };
 
-use super::archive::{open, passed_over, replay_seconds};
+use super::archive::estimates::first_start_seconds;
+use super::archive::{open, passed_over};
 use super::repair::new_uuid;
 use crate::exit::Damaged;
 use crate::offline::restore_threads;
@@ -166,8 +167,8 @@ pub fn run(args: &Args) -> Result<()> {
         }
         match made {
             Ok(Outcome::Tried(trial)) => {
-                let replay_seconds = replay_seconds(&store, plan.frames_at_most());
-                return dry_run::tell(args, &planned, &trial, replay_seconds.with_context(from)?);
+                let seconds = first_start_seconds(&store, plan.frames_at_most());
+                return dry_run::tell(args, &planned, &trial, seconds.with_context(from)?);
             }
             Ok(Outcome::Restored(report)) => {
                 return told::tell(args, &planned, &report, begun.elapsed());

@@ -1,5 +1,5 @@
 //! The histories of databases with keys of all types, with or without typed tables beside them. One client notes the
-//! epoch of each change. At a kill, some changes are on their way: they are in the database or not, in order.
+//! epoch of each change. At a kill, some changes are in doubt. Afterwards the database has a first part of them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -42,7 +42,7 @@ enum Change {
 /// A change that is in the database.
 pub struct Done {
     /// The first epoch that may have the change.
-    from: u64,
+    pub from: u64,
     /// The first epoch that has the change for certain. It differs from `from` only if a kill took the reply.
     pub until: u64,
     /// The time after the acknowledgement, microseconds since 1970. `None`: a kill took the reply.
@@ -51,7 +51,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// Returns whether the change was acknowledged until a time.
+    /// Returns whether the change was acknowledged by a time.
     fn is_before(&self, at_us: u64) -> bool {
         self.at_us.is_some_and(|own| own <= at_us)
     }
@@ -76,7 +76,7 @@ impl State {
         }
     }
 
-    /// Names the keys that another state does not have in the same way.
+    /// Names the keys that differ from those of another state, and says whether the rows differ.
     fn difference(&self, found: &State) -> String {
         let (own, others) = (&self.keys.keys, &found.keys.keys);
         let differ = |key: &&(u8, Vec<u8>)| own.get(*key) != others.get(*key);
@@ -290,9 +290,11 @@ impl History {
     pub fn settle(&mut self, life: &mut Life) {
         let found = life.state();
         let mut in_doubt = std::mem::take(&mut self.in_doubt).into_iter();
+        let without = self.state.difference(&found);
         while self.state != found {
             let Some(change) = in_doubt.next() else {
-                panic!("no first part of the changes in doubt gives the state after a kill");
+                let with = self.state.difference(&found);
+                panic!("after a kill, without the changes in doubt: {without}; with all: {with}");
             };
             let _unread = self.state.apply(&change);
             self.done.push(Done {
@@ -320,16 +322,26 @@ impl History {
         }
     }
 
-    /// Checks the epoch that was restored for a time. It has every change before that time and no acknowledged later
-    /// one. Unless `is_exact`, an earlier epoch may be given.
-    pub fn compare_time(&self, at_us: u64, found: u64, is_exact: bool) {
-        let before = self.done.iter().filter(|one| one.is_before(at_us));
-        let last = before.map(|one| one.until).max().unwrap_or(0);
-        let mut acknowledged = self.done.iter().filter(|one| one.at_us.is_some());
-        let has_later = acknowledged.any(|one| last < one.until && one.until <= found);
+    /// Checks the epoch that was restored for a time. It has no change that was acknowledged later. It may lack
+    /// `skipped_max` epochs before the time. It may also lack the last `lag_us` microseconds before it.
+    pub fn compare_time(&self, at_us: u64, found: u64, skipped_max: usize, lag_us: u64) {
+        let (before, after): (Vec<&Done>, Vec<&Done>) = self
+            .done
+            .iter()
+            .filter(|one| one.at_us.is_some())
+            .partition(|one| one.is_before(at_us));
+        let last = before.iter().map(|one| one.until).max().unwrap_or(0);
+        let has_later = after
+            .iter()
+            .any(|one| last < one.until && one.until <= found);
+        assert!(!has_later, "{found} has changes after {last}");
+        let missing = before.iter().filter(|one| found < one.until);
+        let epochs: BTreeSet<u64> = missing.clone().map(|one| one.until).collect();
+        let is_late = |one: &&Done| !one.is_before(at_us.saturating_sub(lag_us));
         assert!(
-            !has_later && (last <= found || !is_exact),
-            "{found:?} for {last}"
+            epochs.len() <= skipped_max || missing.copied().all(|one| is_late(&one)),
+            "{found} lacks {} epochs up to {last}",
+            epochs.len()
         );
     }
 }

@@ -23,6 +23,8 @@ const LIVES: u64 = 4;
 const LISTED: u64 = 1000;
 /// The number of notes in a megabyte.
 const NOTES_PER_MB: u64 = 200;
+/// The maximum time before a moment that the pruned archive may lack, microseconds.
+const LAG_US: u64 = 2_000_000;
 /// An increment must follow a checkpoint within this time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -37,23 +39,50 @@ impl Place {
     }
 }
 
-/// Restores a moment and compares it with the model. Returns the restored epoch, or `None` if the archive does not have
-/// the moment.
-fn check(place: &Place, at: &str, history: &History) -> Option<u64> {
-    let (archive, to) = (place.at("archive"), place.at("restored"));
-    drop(std::fs::remove_dir_all(&to));
-    let words = ["restore", "--json", "--from", arg(&archive), "--to"];
-    let (code, said) = ended(&[&words[..], &[arg(&to), "--at", at]].concat());
-    if code == 2 {
-        return None;
+/// The restores of a run.
+#[derive(Debug, Default)]
+struct Restores {
+    /// The number of restored moments, before and after the pruning.
+    restored: [u64; 2],
+    /// The number of restores that began with an increment.
+    by_increment: u64,
+    /// The number of changes outside procedures that the first starts replayed.
+    effects: u64,
+    /// The number of calls that the first starts replayed.
+    calls: u64,
+}
+
+impl Restores {
+    /// Restores a moment and compares it with the model. Returns the restored epoch, or `None` if the archive does not
+    /// have the moment.
+    fn check(&mut self, place: &Place, at: &str, history: &History) -> Option<u64> {
+        let (archive, to) = (place.at("archive"), place.at("restored"));
+        drop(std::fs::remove_dir_all(&to));
+        let words = ["restore", "--json", "--from", arg(&archive), "--to"];
+        let (code, said) = ended(&[&words[..], &[arg(&to), "--at", at]].concat());
+        if code == 2 {
+            return None;
+        }
+        assert_eq!(code, 0, "--at {at}: {said}");
+        let told: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let number = |name: &str| told[name].as_u64().unwrap();
+        let mut life = Life::start(history.by, &to, None, false);
+        let epoch = number("epoch");
+        history.compare(&life.state(), epoch, &format!("--at {at}: {said}"));
+        life.kill();
+        self.by_increment += u64::from(told["increment"].is_string());
+        self.effects += number("effects_to_replay");
+        self.calls += number("calls_to_replay");
+        Some(epoch)
     }
-    assert_eq!(code, 0, "--at {at}: {said}");
-    let told: serde_json::Value = serde_json::from_str(&said).unwrap();
-    let epoch = told["epoch"].as_u64().unwrap();
-    let mut life = Life::start(history.by, &to, None, false);
-    history.compare(&life.state(), epoch, &format!("--at {at}: {said}"));
-    life.kill();
-    Some(epoch)
+
+    /// Checks that the restores did what the history is made for.
+    fn finish(&self, by: By) {
+        assert!(self.restored[1] > 0, "no moment is left after the pruning");
+        assert_eq!(self.by_increment > 0, by.has_tables(), "{self:?}");
+        assert_eq!(self.effects > 0, by.has_tables(), "{self:?}");
+        assert_eq!(self.calls > 0, by == By::ProgramOfCommands, "{self:?}");
+    }
 }
 
 fn agent(archive: &Path) -> Child {
@@ -64,7 +93,7 @@ fn agent(archive: &Path) -> Child {
 }
 
 /// Takes a checkpoint, and waits for the increment that follows it.
-fn add_increment(server: &Server, archive: &Path) {
+pub fn add_increment(server: &Server, archive: &Path) {
     server.ask(&["SAVE"]);
     let begun = Instant::now();
     loop {
@@ -96,11 +125,11 @@ fn live(place: &Place, history: &mut History, number: u64, count: u64) {
     history.work(&mut life, count / 2);
     let address = format!("127.0.0.1:{}", life.server().port());
     done(&["backup", "create", "--server", &address]);
-    history.work(&mut life, count / 2);
-    if number + 1 == LIVES && history.by.has_tables() {
+    history.work(&mut life, count / 4);
+    if history.by.has_tables() {
         add_increment(life.server(), &archive);
-        history.work(&mut life, count / 4);
     }
+    history.work(&mut life, count / 4);
     let is_killed = number.is_multiple_of(2);
     match is_killed {
         true => history.kill(life),
@@ -133,13 +162,9 @@ fn restore_moments(by: By) {
     let archive = place.at("archive");
     done(&["backup", "virtual", "--archive", arg(&archive)]);
     let mut rng = fastrand::Rng::with_seed(seed ^ 43);
-    let mut restored = [0; 2];
-    let epochs = history.last_epoch();
-    let acknowledged: Vec<(u64, u64)> = history
-        .done
-        .iter()
-        .filter_map(|one| Some((one.until, one.at_us?)))
-        .collect();
+    let mut restores = Restores::default();
+    // A run lists a thousand of its moments, so a time may lead to an earlier one of them.
+    let skipped_max = usize::try_from(4 * (history.last_epoch() / LISTED)).unwrap();
     for nth in 0..moments {
         let is_pruned = nth >= moments * 3 / 4;
         if nth == moments * 3 / 4 {
@@ -147,36 +172,32 @@ fn restore_moments(by: By) {
             done(&[&words[..], &["--moments", "all 1s, 1s 1d"]].concat());
             done(&["archive", "merge", "--archive", arg(&archive)]);
         }
-        let (epoch, at_us) = acknowledged[rng.usize(..acknowledged.len())];
-        let found = match rng.u8(..4) {
-            0 => {
-                let found = check(&place, &moment(at_us), &history);
-                // A run lists a thousand of its moments, so a time may lead to an earlier one of them.
-                let is_exact = epochs < LISTED && !is_pruned;
-                found.inspect(|found| history.compare_time(at_us, *found, is_exact))
+        let one = &history.done[rng.usize(..history.done.len())];
+        let found = match (one.at_us, rng.u8(..4)) {
+            (Some(at_us), 0) => {
+                let found = restores.check(&place, &moment(at_us), &history);
+                let (skipped_max, lag_us) = if is_pruned {
+                    (0, LAG_US)
+                } else {
+                    (skipped_max, 0)
+                };
+                found.inspect(|found| history.compare_time(at_us, *found, skipped_max, lag_us))
             }
             _ => {
-                let found = check(&place, &epoch.to_string(), &history);
+                let epoch = rng.u64(one.from..=one.until);
+                let found = restores.check(&place, &epoch.to_string(), &history);
                 assert!(found.is_none_or(|found| found == epoch), "{found:?}");
                 found
             }
         };
-        assert!(
-            found.is_some() || is_pruned,
-            "moment {nth} is not in the archive"
-        );
-        restored[usize::from(is_pruned)] += u64::from(found.is_some());
+        let may_lack = is_pruned || one.at_us.is_none();
+        assert!(found.is_some() || may_lack, "moment {nth} is missing");
+        restores.restored[usize::from(is_pruned)] += u64::from(found.is_some());
     }
-    assert_eq!(
-        restored[0],
-        moments * 3 / 4,
-        "each moment before the pruning"
-    );
     done(&["archive", "verify", "--archive", arg(&archive)]);
-    let [before, after] = restored;
+    restores.finish(by);
     println!(
-        "{} of {moments} moments restored, {after} of them after pruning; {} changes, {} of them without a reply",
-        before + after,
+        "{} changes, {} of them without a reply; of {moments} moments: {restores:?}",
         history.done.len(),
         history.found
     );

@@ -216,8 +216,13 @@ impl Server {
     }
 
     /// Ends the server cleanly with SIGTERM, and waits for the end.
-    pub fn stop(mut self) {
+    pub fn stop(self) {
         signal(self.pid(), rustix::process::Signal::TERM);
+        self.end();
+    }
+
+    /// Waits for a clean end, however long it takes.
+    pub fn end(mut self) {
         let status = self.child.wait().unwrap();
         assert!(status.success(), "{status}: {}", self.said());
     }

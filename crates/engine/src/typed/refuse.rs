@@ -40,7 +40,7 @@ pub(super) fn unknown_procedure(
     };
     Error::Usage(format!(
         "this program does not have procedure {}{}, version {:016x}, which the log calls (first \
-         in epoch {}, in stream {} at byte {}). Nothing was changed. Open the database with the \
+         in epoch {} of this database, in stream {} at byte {}). Nothing was changed. Open the database with the \
          program that wrote it, and close it. Then this program can open it{way_out}",
         row.name, row.types, row.hash, origin.epoch, origin.stream, origin.pos.0
     ))

@@ -189,8 +189,8 @@ impl State {
             .map_err(|why| malformed(Family::Commands, why, origin))?;
         let Some((row, procedure)) = self.procedures.get(&command.procedure) else {
             return Err(Error::Usage(format!(
-                "the log calls procedure {}, which the catalog does not name (first in epoch {}, \
-                 in stream {} at byte {}). Nothing was changed. Open the database with the program \
+                "the log calls procedure {}, which the catalog does not name (first in epoch {} \
+                 of this database, in stream {} at byte {}). Nothing was changed. Open the database with the program \
                  that wrote it",
                 command.procedure, origin.epoch, origin.stream, origin.pos.0
             )));

@@ -495,7 +495,11 @@ fn a_dropped_table_that_the_catalog_forgot_early_is_missing_in_a_restore() {
 fn a_program_without_the_procedure_is_refused_by_name() {
     let (tables, disks) = eight_calls_restored();
     let refused = disks.open().map(drop).expect_err("it has no procedure");
-    assert!(refused.to_string().contains("transfer"), "{refused}");
+    let said = refused.to_string();
+    assert!(
+        said.contains("transfer") && said.contains("first in epoch"),
+        "{said}"
+    );
     let core = disks.open_with(options(tables.log)).expect("it opens");
     assert_eq!(Rows::read(&core), tables.live);
 }

@@ -124,18 +124,19 @@ fn a_checkpoint_is_followed_by_an_increment() -> Result<()> {
 /// Returns the report of the newest proof in an archive, if there is one.
 fn newest_proof(archive: &Path) -> Option<Report> {
     let disk = FileDisk::at(archive);
-    let uuid = list_archives(&disk).expect("it is listed")[0];
+    let uuid = list_archives(&disk).ok()?.first().copied()?;
     newest_report(&disk, &uuid, ReportKind::Proof).expect("it is read")
 }
 
-/// A restore is expected to replay as fast as the database's last restart that replayed much. Later restarts that replay
-/// little do not change this.
+/// The first start after a restore is expected to replay as fast as the database's last restart that replayed much. A later
+/// restart that replays little does not change this.
 #[test]
 fn a_proof_says_how_fast_the_last_long_replay_was() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let (data, archive) = (dir.path().join("data"), dir.path().join("archive"));
     let open = || builder(&data).procedure(add).archive(&archive).open();
     let db = open()?;
+    db.back_up()?;
     for call in 0..1500u64 {
         let _pending = db.submit(add, (call % 97, call)).expect("a call");
     }
@@ -145,7 +146,8 @@ fn a_proof_says_how_fast_the_last_long_replay_was() -> Result<()> {
     for restart in 0..2 {
         let db = open()?;
         let played = db.report().ordered.map_or(0, |pass| pass.played);
-        assert_eq!(played > 1500, restart == 0, "{played} changes");
+        let is_long = played > 1500;
+        assert!(is_long == (restart == 0) && played > 0, "{played} changes");
         most = played.max(most);
         db.call(add, (1, 1)).expect("a call");
         db.checkpoint()?;
@@ -161,7 +163,8 @@ fn a_proof_says_how_fast_the_last_long_replay_was() -> Result<()> {
         let Replay { changes, took_us } = proof.replay;
         assert!(changes == most && took_us > 0, "{:?}", proof.replay);
         before = proof.to.0;
-        db.close()?;
+        db.call(add, (2, 1)).expect("a call");
+        db.abandon();
     }
     Ok(())
 }

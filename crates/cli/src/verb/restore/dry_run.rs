@@ -14,7 +14,7 @@ use super::sources::Planned;
 use super::told::{asked_text, sources_text, time_text};
 use crate::offline::restore_threads;
 use crate::output;
-use crate::verb::archive::{made_in, replayed_in, seconds_of};
+use crate::verb::archive::estimates::{first_start_text, made_in, seconds_of};
 
 /// The duration of the trial, unless one partition takes longer.
 const TRIAL: Duration = Duration::from_secs(2);
@@ -43,7 +43,7 @@ struct DryRun {
     /// The time in which these changes were made, by the clock. `None`: it is not known.
     frames_seconds: Option<f64>,
     /// The expected time of their replay, by the last restart with a long replay. `None`: no such restart is known.
-    replay_seconds: Option<f64>,
+    first_start_seconds: Option<f64>,
     /// The share of the partitions that was merged for the estimate.
     measured: f64,
 }
@@ -55,12 +55,13 @@ pub fn try_out(args: &Args, plan: &RestorePlan) -> Result<Trial, perdura::Error>
     try_plan(plan, restore_threads(args.threads), &clock, limit_ns)
 }
 
-/// Prints what a restore by this plan would make. Its first start is expected to replay for `replay_seconds`.
+/// Prints what a restore by this plan would make. `first_start_seconds` is the expected time of the replay at the first
+/// start of the new database.
 pub fn tell(
     args: &Args,
     planned: &Planned,
     trial: &Trial,
-    replay_seconds: Option<f64>,
+    first_start_seconds: Option<f64>,
 ) -> Result<()> {
     let plan = &planned.plan;
     let told = DryRun {
@@ -76,7 +77,7 @@ pub fn tell(
         seconds: Duration::from_nanos(trial.expected_ns()).as_secs_f64(),
         frames_to_replay: plan.frames_at_most(),
         frames_seconds: seconds_of(plan.frames_span_us()),
-        replay_seconds,
+        first_start_seconds,
         measured: f64::from(trial.partitions) / f64::from(trial.of),
     };
     if args.json {
@@ -105,10 +106,10 @@ fn text(args: &Args, told: &DryRun) -> String {
     );
     if told.frames_to_replay > 0 {
         text += &format!(
-            "to replay at most {} changes of key-addressed tables{}{}, at the first start\n",
+            "to replay at most {} changes of key-addressed tables{}, at the first start\n{}",
             told.frames_to_replay,
             made_in(told.frames_seconds),
-            replayed_in(told.replay_seconds)
+            first_start_text(told.first_start_seconds)
         );
     }
     text += "made      nothing\n";

@@ -52,7 +52,7 @@ struct Told {
     procedures: Vec<Called>,
 }
 
-/// The calls of a procedure. The epochs are those of the lost database.
+/// The calls of a procedure. The epochs are those of the archived database.
 #[derive(Serialize)]
 struct Called {
     /// The id of the procedure.
@@ -165,12 +165,13 @@ fn to_replay_text(told: &Told) -> String {
             let last = told.procedures.iter().map(|one| one.to_epoch).max();
             format!(
                 "to replay {effects} changes of key-addressed tables and {calls} calls of {} procedures, at the first start.\n\
-                 {:10}The calls were made in epochs {} to {} of the lost database.\n\
+                 {:10}The calls were made in epochs {} to {} of database {}.\n\
                  {:10}Start it with the program that has the procedures: no other can replay the calls\n",
                 told.procedures.len(),
                 "",
                 first.unwrap_or(0),
                 last.unwrap_or(0),
+                told.parent,
                 ""
             )
         }
