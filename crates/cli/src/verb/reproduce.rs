@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, ValueEnum};
+use perdura_workloads::figures::data;
 use perdura_workloads::figures::memory_disk::real_nodes;
 use perdura_workloads::figures::memory_disk::real_nodes::processes::NodesFrom;
 use perdura_workloads::figures::real::RealDisks;
@@ -213,6 +214,7 @@ fn check(args: &Args) -> Result<()> {
         )));
     }
     check_nodes(args)?;
+    check_data(args)?;
     check_disks(args)?;
     if let Some(folder) = &args.recorded {
         check_apart(folder, &args.out)?;
@@ -233,15 +235,34 @@ fn check(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Returns the names of the figures that are asked for.
+fn asked(args: &Args) -> Vec<&'static str> {
+    let figures = FIGURES.iter().map(|(name, _)| *name);
+    figures
+        .filter(|name| is_asked(&args.figure, name))
+        .collect()
+}
+
+/// Fails if the figures' files do not fit into the data folder. Without one, the files of paper 003 are beside the results,
+/// and those of paper 002 are in memory.
+fn check_data(args: &Args) -> Result<()> {
+    let mut figures = asked(args);
+    let checked = match &args.data {
+        Some(data) => data::check("--data", data, &figures, &scale(args)),
+        None => {
+            figures.retain(|figure| is_of("003-", figure));
+            data::check("--out", &args.out, &figures, &scale(args))
+        }
+    };
+    Ok(checked.map_err(Usage)?)
+}
+
 /// Fails if figures cannot run on the real disks that the arguments name. Prints notes about these disks.
 fn check_disks(args: &Args) -> Result<()> {
     let Some(disks) = real_disks(args) else {
         return Ok(());
     };
-    let figures = FIGURES.map(|(name, _)| name);
-    let asked = figures.iter().filter(|name| is_asked(&args.figure, name));
-    let asked: Vec<&str> = asked.copied().collect();
-    let notes = check_real(&disks, &asked, &scale(args)).map_err(Usage)?;
+    let notes = check_real(&disks, &asked(args), &scale(args)).map_err(Usage)?;
     for note in notes {
         output::note(&note);
     }

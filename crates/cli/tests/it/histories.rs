@@ -282,7 +282,8 @@ impl History {
             }
         }
         client.send(&bytes).unwrap();
-        std::thread::sleep(Duration::from_micros(self.rng.u64(..4000)));
+        let longest = [1_000, 5_000, 50_000][self.rng.usize(..3)];
+        std::thread::sleep(Duration::from_micros(self.rng.u64(..longest)));
         life.kill();
     }
 

@@ -81,6 +81,10 @@ fn a_disk_without_space_is_refused_with_need_and_free_space() {
     let Err(why) = mounted.map(|mounted| {
         let log = ["--log-dir", arg(&at)];
         refused("000-fig5", &log, "MB are free; name directories on larger");
+        for figure in ["002-fig2a", "003-table2"] {
+            let data = ["--data", arg(&at)];
+            refused(figure, &data, "MB are free; name directories on larger");
+        }
         mounted.unmount().unwrap();
     }) else {
         return;

@@ -13,6 +13,8 @@
 //! | [`memory_disk`] | the figures of paper 003 |
 //! | [`archive`] | the figures of paper 004 |
 //! | `scratch` | a directory that is removed with its experiment |
+//! | `space` | the space on the devices of experiments |
+//! | [`data`] | the space that papers 002 and 003 need |
 //! | [`costs`] | the costs of playing records if the CPU is the bottleneck, measured and modelled |
 //! | [`lab`] | disks, histories with a crash at the end, restarts |
 //! | [`real`] | the experiments of paper 000 on directories of real disks |
@@ -53,6 +55,7 @@ pub mod boxes;
 pub mod claim;
 pub mod command;
 pub mod costs;
+pub mod data;
 pub mod disks;
 pub mod figure;
 pub mod file;
@@ -70,6 +73,7 @@ pub mod sample;
 pub mod scale;
 pub mod schedule;
 mod scratch;
+mod space;
 mod stated;
 mod svg;
 pub mod throughput;

@@ -1,5 +1,9 @@
 //! The sizes of the experiments of paper 002.
 
+use perdura_base::num::to_u64;
+
+use super::history::PAGE_BYTES;
+
 /// The number of pages of the paper's table.
 const PAPER_PAGES: u64 = 436_000;
 /// The number of updates between two of the paper's checkpoints.
@@ -53,6 +57,16 @@ impl LogicalScale {
         intervals: &[1, 2],
         repeats: 1,
     };
+}
+
+impl LogicalScale {
+    /// Returns the size of the table on a disk of this machine, bytes.
+    pub fn own_bytes(&self) -> u64 {
+        let size = Size {
+            divisor: self.own_divisor,
+        };
+        size.pages() * to_u64(PAGE_BYTES)
+    }
 }
 
 /// A part of the paper's size.
