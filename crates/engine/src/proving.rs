@@ -36,13 +36,17 @@ const PAUSE_NS: u64 = 1_000_000_000;
 /// The smallest number of replayed changes whose duration says how fast a replay is.
 const REPLAYED_MIN: u64 = 1000;
 
+/// Returns whether a restart that played `played` changes, and found `reflected` in its image, says how fast a replay is.
+fn is_long(played: u64, reflected: u64) -> bool {
+    played >= REPLAYED_MIN.max(reflected)
+}
+
 /// Returns the replay at the restart that opened this database. `None`: it is too short to say how fast a replay is, or it
 /// mostly read changes that the image had.
 fn long_replay(core: &Core) -> Option<Replay> {
     let pass = core.report().ordered?;
     let took = Duration::try_from_secs_f64(pass.seconds).ok()?;
-    let is_long = pass.played >= REPLAYED_MIN.max(pass.reflected);
-    is_long.then(|| Replay {
+    is_long(pass.played, pass.reflected).then(|| Replay {
         changes: pass.played,
         took_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
     })
@@ -388,5 +392,16 @@ impl ProofStats {
             }
         }
         debug_assert!(self.image.is_some(), "a report is of an image");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_long;
+
+    #[test]
+    fn a_long_replay_plays_much_and_no_less_than_the_image_had() {
+        assert!(is_long(1000, 0) && is_long(5000, 5000));
+        assert!(!is_long(999, 0) && !is_long(1000, 1001));
     }
 }

@@ -1,5 +1,5 @@
 //! The histories of databases with keys of all types, with or without typed tables beside them. One client notes the
-//! epoch of each change. At a kill, some changes are in doubt. Afterwards the database has a first part of them.
+//! epoch of each change. At a kill, some changes are in doubt. Afterwards the database has the first few of them, or none, or all.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -323,8 +323,8 @@ impl History {
         }
     }
 
-    /// Checks the epoch that was restored for a time. It has no change that was acknowledged later. It may lack
-    /// `skipped_max` epochs before the time. It may also lack the last `lag_us` microseconds before it.
+    /// Checks the epoch that was restored for a time. It has no change that was acknowledged later. It lacks at most
+    /// `skipped_max` epochs before the time, or only changes of the last `lag_us` microseconds before it.
     pub fn compare_time(&self, at_us: u64, found: u64, skipped_max: usize, lag_us: u64) {
         let (before, after): (Vec<&Done>, Vec<&Done>) = self
             .done

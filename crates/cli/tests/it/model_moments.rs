@@ -22,7 +22,7 @@ const LIVES: u64 = 4;
 /// The number of moments that a run lists.
 const LISTED: u64 = 1000;
 /// The number of notes in a megabyte.
-const NOTES_PER_MB: u64 = 200;
+const NOTES_PER_MB: u64 = 290;
 /// The maximum time before a moment that the pruned archive may lack, microseconds.
 const LAG_US: u64 = 2_000_000;
 /// An increment must follow a checkpoint within this time.
@@ -61,6 +61,9 @@ impl Restores {
         let words = ["restore", "--json", "--from", arg(&archive), "--to"];
         let (code, said) = ended(&[&words[..], &[arg(&to), "--at", at]].concat());
         if code == 2 {
+            let reasons = ["can no longer be restored", "is not in the archive"];
+            let has_reason = reasons.iter().any(|reason| said.contains(reason));
+            assert!(has_reason, "--at {at}: {said}");
             return None;
         }
         assert_eq!(code, 0, "--at {at}: {said}");
@@ -92,20 +95,30 @@ fn agent(archive: &Path) -> Child {
     command.stderr(Stdio::null()).spawn().unwrap()
 }
 
+/// Returns the names of the newest backup and the newest increment of an archive, without their kinds. A
+/// missing file has an empty name.
+fn newest(archive: &Path) -> [String; 2] {
+    let words = ["archive", "status", "--json", "--archive", arg(archive)];
+    let told: serde_json::Value = serde_json::from_str(&done(&words)).unwrap();
+    let backup = told["backups"].as_array().and_then(|all| all.last());
+    let increment = told.get("newest_increment");
+    [backup, increment].map(|name| {
+        let name = name.and_then(serde_json::Value::as_str).unwrap_or_default();
+        name.split_once('-').map_or("", |(_, rest)| rest).to_owned()
+    })
+}
+
 /// Takes a checkpoint, and waits for the increment that follows it.
 pub fn add_increment(server: &Server, archive: &Path) {
+    let [_, before] = newest(archive);
     server.ask(&["SAVE"]);
     let begun = Instant::now();
     loop {
-        let words = ["archive", "status", "--json", "--archive", arg(archive)];
-        let told: serde_json::Value = serde_json::from_str(&done(&words)).unwrap();
-        let newest = told["backups"].as_array().unwrap().last().unwrap();
-        let newest = newest.as_str().unwrap().strip_prefix("backup-").unwrap();
-        let increment = told["newest_increment"].as_str().unwrap_or_default();
-        if increment.trim_start_matches("increment-") > newest {
+        let [backup, increment] = newest(archive);
+        if !backup.is_empty() && increment > backup.max(before.clone()) {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE, "{told}");
+        assert!(begun.elapsed() < PATIENCE, "{increment} after {before}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -165,6 +178,8 @@ fn restore_moments(by: By) {
     let mut restores = Restores::default();
     // A run lists a thousand of its moments, so a time may lead to an earlier one of them.
     let skipped_max = usize::try_from(4 * (history.last_epoch() / LISTED)).unwrap();
+    // The end of the last life follows an increment, and has changes of both kinds to replay.
+    let last = history.done.len() - 1;
     for nth in 0..moments {
         let is_pruned = nth >= moments * 3 / 4;
         if nth == moments * 3 / 4 {
@@ -172,8 +187,11 @@ fn restore_moments(by: By) {
             done(&[&words[..], &["--moments", "all 1s, 1s 1d"]].concat());
             done(&["archive", "merge", "--archive", arg(&archive)]);
         }
-        let one = &history.done[rng.usize(..history.done.len())];
-        let found = match (one.at_us, rng.u8(..4)) {
+        let is_last = nth == 0 || nth == moments * 3 / 4;
+        let drawn = (rng.usize(..=last), rng.u8(..4));
+        let (index, by_time) = if is_last { (last, 0) } else { drawn };
+        let one = &history.done[index];
+        let found = match (one.at_us, by_time) {
             (Some(at_us), 0) => {
                 let found = restores.check(&place, &moment(at_us), &history);
                 let (skipped_max, lag_us) = if is_pruned {
@@ -181,6 +199,8 @@ fn restore_moments(by: By) {
                 } else {
                     (skipped_max, 0)
                 };
+                let begun_us = history.done[0].at_us.map(|begun| begun + LAG_US);
+                assert!(found.is_some() || begun_us > Some(at_us), "moment {nth}");
                 found.inspect(|found| history.compare_time(at_us, *found, skipped_max, lag_us))
             }
             _ => {

@@ -85,6 +85,15 @@ fn a_disk_without_space_is_refused_with_need_and_free_space() {
             let data = ["--data", arg(&at)];
             refused(figure, &data, "MB are free; name directories on larger");
         }
+        let out = at.join("out");
+        let (code, text) = reproduce("003-table2", &out, &[]);
+        assert_eq!(code, 2, "{text}");
+        assert!(
+            text.contains("--out ") && text.contains("are needed"),
+            "{text}"
+        );
+        let (code, text) = reproduce("002-fig3", &out, &[]);
+        assert!(code < 2, "its files are in memory: {text}");
         mounted.unmount().unwrap();
     }) else {
         return;

@@ -14,7 +14,7 @@ use super::sources::Planned;
 use super::told::{asked_text, sources_text, time_text};
 use crate::offline::restore_threads;
 use crate::output;
-use crate::verb::archive::estimates::{first_start_text, made_in, seconds_of};
+use crate::verb::archive::estimates::{seconds_of, to_replay_text};
 
 /// The duration of the trial, unless one partition takes longer.
 const TRIAL: Duration = Duration::from_secs(2);
@@ -104,14 +104,8 @@ fn text(args: &Args, told: &DryRun) -> String {
         told.bytes_to_write,
         args.to.display()
     );
-    if told.frames_to_replay > 0 {
-        text += &format!(
-            "to replay at most {} changes of key-addressed tables{}, at the first start\n{}",
-            told.frames_to_replay,
-            made_in(told.frames_seconds),
-            first_start_text(told.first_start_seconds)
-        );
-    }
+    let times = [told.frames_seconds, told.first_start_seconds];
+    text += &to_replay_text(told.frames_to_replay, times);
     text += "made      nothing\n";
     text
 }
