@@ -61,8 +61,8 @@ pub struct Args {
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// For paper 002: run in a new subdirectory of this directory. The run then uses the directory's real disk instead
-    /// of a modelled disk. With --scale full, this takes some 30 GB, as in the paper. For paper 003: measure the disk
-    /// of this directory [default: the directory of --out].
+    /// of a modelled disk. With --scale full, the table has the paper's size. The run asks for 18 GB for a figure, and for
+    /// 33 GB for all. For paper 003: measure the disk of this directory [default: the directory of --out].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// For the figures of paper 003 on real media: the two running nodes, without a key [default: two processes of

@@ -79,7 +79,9 @@ mod tests {
         assert!(need("002-fig2a", &Scale::SMALL) > 1_556_000_000);
         assert!(need("003-table2-real", &Scale::SMALL) > 641_000_000);
         assert!(need("003-table3", &Scale::FULL) > 2_400_000_000);
-        assert!(need("003-table3-real", &Scale::FULL) > 5_000_000_000);
+        // Not measured: the full scale of real media, and of all figures of paper 002.
+        let real = need("003-table3-real", &Scale::FULL);
+        assert!(real > 2 * 2_400_000_000, "two databases");
         assert_eq!(need("000-fig5", &Scale::FULL), 0, "it is in memory");
         let all = need_of_all(&["002-fig2a", "002-fig3"], &Scale::FULL);
         assert!(all > need("002-fig2a", &Scale::FULL) && all > 30_000_000_000);

@@ -153,7 +153,7 @@ pub fn time_text(time: Option<&str>) -> String {
 }
 
 /// Returns the lines about the frames that the first open replays. Returns nothing if there are no frames.
-fn to_replay_text(told: &Told) -> String {
+fn carried_text(told: &Told) -> String {
     let (effects, calls) = (told.effects_to_replay, told.calls_to_replay);
     match (effects, calls) {
         (0, 0) => String::new(),
@@ -211,7 +211,7 @@ fn told_text(args: &Args, told: &Told) -> String {
         ),
         OfDeadlines::Drop => format!("deadlines {} keys lost theirs\n", told.deadlines_changed),
     };
-    text += &to_replay_text(told);
+    text += &carried_text(told);
     if let Some(replay) = &told.replay {
         text += &format!(
             "replay    {} buffers: {} page reads and {} writes in {:.2} s, after {:.2} s of \
