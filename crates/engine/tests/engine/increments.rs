@@ -239,12 +239,19 @@ type Doctor = fn(&Section, &mut Vec<UsedPage>, &mut u64);
 
 /// Writes an increment again with other lists. Stores the pages that it still holds.
 fn doctored(store: &Store, id: BackupId, doctor: Doctor) {
+    let header = *store.open_increment(id).expect("it is there").header();
+    rewritten(store, &header, doctor);
+}
+
+/// Writes an increment again with another header and other lists.
+fn rewritten(store: &Store, header: &BackupHeader, doctor: Doctor) {
+    let id = header.id;
     let cut = store.open_increment(id).expect("it is there");
     let backup = base_of(store, cut.header());
     let path = format!("{}/{}", store.backups_dir(), id.increment_name());
     let disk = Arc::clone(store.disk());
     disk.remove(&path).expect("memory");
-    let writer = BackupWriter::create(disk, &store.backups_dir(), *cut.header());
+    let writer = BackupWriter::create(disk, &store.backups_dir(), *header);
     let mut writer = writer.expect("memory");
     for partition in (0..cut.header().chunks.partitions).map(PartitionId) {
         let (section, mut used) = cut.used(partition).expect("it is whole");
@@ -330,6 +337,35 @@ fn the_seeded_bugs_of_increments_are_caught() {
             );
         }
     }
+}
+
+/// The list of such an increment names pages of files that do not belong to this backup.
+#[test]
+fn a_new_increment_passes_over_one_that_continues_another_backup() {
+    let mut tables = Tables::new(14, LogForm::Value);
+    (0..8).for_each(|id| put(&tables, id, 0));
+    tables.world.flush();
+    tables.world.back_up();
+    (0..8).for_each(|id| put(&tables, id, 1));
+    tables.world.flush();
+    assert!(tables.world.add_increment(), "rows changed");
+    let store = tables.world.store_to_write();
+    let foreign = store.manifest().increments().last().expect("an increment");
+    let mut header = *store.open_increment(foreign).expect("it is there").header();
+    let base = header.base.as_mut().expect("it continues a backup");
+    base.end = Epoch(base.end.0 - 1);
+    rewritten(&store, &header, |_, _, _| {});
+    put(&tables, 0, 2);
+    tables.world.flush();
+    assert!(tables.world.add_increment(), "a row changed");
+    let newest = store.manifest().increments().last().expect("an increment");
+    assert!(!holders(&store, newest).contains(&foreign.k));
+    let plan = RestorePlan::from_archive(&store, None, |_, _| {}).expect("a plan");
+    assert_eq!(plan.increment(), Some(newest));
+    assert_eq!(
+        rows(&tables, &plan).expect("a restore"),
+        Rows::read(tables.world.core())
+    );
 }
 
 /// The backup is older than the first key-addressed table. A drill compared the tables' pages with digests that leave them

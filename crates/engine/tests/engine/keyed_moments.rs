@@ -403,14 +403,17 @@ fn a_restored_database_with_frames_crashes_and_continues() {
 fn eight_calls_restored() -> (Tables, Restored) {
     let mut tables = Tables::new(7, LogForm::Command);
     tables.world.back_up();
-    (0..8).for_each(|_| tables.call());
-    tables.world.flush();
+    for _ in 0..8 {
+        tables.call();
+        tables.world.flush();
+    }
     tables.world.archive();
     let last = tables.history.last().expect("a call").0;
     let (disks, report) = tables.restore(last).expect("a restore");
     assert_eq!(report.carried.frames(), 8);
     let calls = report.carried.calls.values().next().expect("calls");
     let epochs = tables.epochs();
+    assert!(epochs[0] < epochs[7], "each call has an epoch");
     assert_eq!(
         (calls.count, calls.first, calls.last),
         (8, epochs[0], epochs[7]),
