@@ -1,12 +1,12 @@
 //! Restores of a mirrored database whose newest writes are only in the memory of its nodes.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::kill_archive::wait_until;
 use crate::node_processes::{World, await_mirror};
 use crate::preload::library;
-use crate::support::{Reply, Server, arg, ended, number_from_env};
+use crate::support::{Client, Reply, Server, arg, ended, number_from_env};
 
 /// The error of a full disk.
 const ENOSPC: i32 = 28;
@@ -67,9 +67,30 @@ impl Place {
         let server = self.serve();
         let mut client = server.connect().unwrap();
         self.world.write(&mut client, pause);
+        wait_until(&server, "archived_epoch", |epoch| {
+            epoch.parse::<u64>().is_ok_and(|epoch| epoch > 0)
+        });
         std::fs::write(self.strike(), "").unwrap();
         self.world.write(&mut client, Duration::from_millis(100));
         server.kill();
+    }
+
+    /// Fills the log's disk when the archive has everything, and writes until the nodes have acknowledged a write. The
+    /// server refuses all writes instead if it notices the full disk before the client's first write. Then there is
+    /// room again for a while.
+    fn strike_when_archived(&mut self, server: &Server, client: &mut Client) {
+        let acked = self.world.acked.len();
+        for _ in 0..20 {
+            await_archive(server);
+            std::fs::write(self.strike(), "").unwrap();
+            self.world.write(client, Duration::from_millis(60));
+            if self.world.acked.len() > acked {
+                return;
+            }
+            std::fs::remove_file(self.strike()).unwrap();
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        panic!("no write was acknowledged by the nodes alone");
     }
 
     /// Restores, and returns the exit code and the output.
@@ -115,9 +136,20 @@ impl Place {
     }
 }
 
-/// Waits until the archive has everything that is durable.
+/// Waits until the archive has the whole log of a server without clients. The log's disk follows the nodes, and the
+/// archive follows the disk. A beacon follows the last write, so the wait ends when the log has not grown for a while.
 fn await_archive(server: &Server) {
-    let last = server.log_field("log_durable_epoch");
+    let durable = || (server.log_field("log_durable_epoch"), Instant::now());
+    let (mut last, mut since) = durable();
+    let until = Instant::now() + Duration::from_secs(20);
+    while since.elapsed() < Duration::from_millis(300) {
+        assert!(Instant::now() < until, "the log still grows");
+        std::thread::sleep(Duration::from_millis(10));
+        let now = durable();
+        if server.log_field("log_unsynced_bytes") != "0" || now.0 != last {
+            (last, since) = now;
+        }
+    }
     let last = last.parse::<u64>().unwrap();
     wait_until(server, "archived_epoch", |epoch| {
         epoch.parse::<u64>().unwrap() >= last
@@ -208,7 +240,6 @@ fn a_restore_from_nodes_alone_is_whole_or_names_the_gap() {
     let server = place.serve();
     let mut client = server.connect().unwrap();
     place.world.write(&mut client, Duration::from_millis(300));
-    // The disk follows the nodes, and the archive follows the disk.
     await_archive(&server);
     // The server still runs. Without the word the restore refuses, and with it the server acknowledges nothing more.
     let (code, said) = place.restored(&flags[..flags.len() - 1]);
@@ -223,9 +254,7 @@ fn a_restore_from_nodes_alone_is_whole_or_names_the_gap() {
     let server = place.serve();
     let mut client = server.connect().unwrap();
     place.world.write(&mut client, Duration::from_millis(100));
-    await_archive(&server);
-    std::fs::write(place.strike(), "").unwrap();
-    place.world.write(&mut client, Duration::from_millis(60));
+    place.strike_when_archived(&server, &mut client);
     server.kill();
     let (code, said) = place.restored(&flags);
     assert_eq!(
