@@ -25,6 +25,9 @@ use crate::undo::PartUndo;
 /// The bytes that the memory account counts for a page.
 pub(crate) const PAGE_MEMORY: u64 = 16 * 1024;
 
+/// The size of a page of the kernel's memory, bytes.
+const KERNEL_PAGE_BYTES: usize = 4096;
+
 /// The data kept in memory about a page.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PageState {
@@ -307,6 +310,10 @@ impl Pages {
         self.pools[pool].fresh = local + 1;
         let epoch = self.ckpt_epoch();
         let page = self.page_mut(local);
+        // A read of new memory maps the kernel's page of zeros. The first write would then copy that page, and interrupt
+        // the other cores.
+        let firsts = page.iter_mut().step_by(KERNEL_PAGE_BYTES);
+        firsts.for_each(|byte| *byte = 0);
         layout::set_epoch(page, epoch);
         layout::set_page_id(page, id);
         self.state(local).dirty = DIRTY_BOTH;
