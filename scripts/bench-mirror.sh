@@ -29,7 +29,7 @@ start_node() {
 
 # rate PORT CLIENTS PIPELINE: SET a second.
 rate() {
-    "$perdura" bench kv --server "127.0.0.1:$1" --clients "$2" --pipeline "$3" --seconds "$seconds" --keys 100000 --json |
+    "$perdura" bench kv --server "127.0.0.1:$1" --clients "$2" --pipeline "$3" --seconds "$seconds" --keys 100000 --seed "$RANDOM" --json |
         jq .tps
 }
 

@@ -48,7 +48,7 @@ start() {
 }
 
 load() {
-    "$perdura" bench kv --server "127.0.0.1:$port" --clients 20 --pipeline 8 --seconds 2 --keys 20000 --value-bytes 1000 \
+    "$perdura" bench kv --server "127.0.0.1:$port" --clients 20 --pipeline 8 --seconds 2 --keys 20000 --seed "$RANDOM" --value-bytes 1000 \
         >/dev/null 2>&1 || true
 }
 

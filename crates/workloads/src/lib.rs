@@ -3,6 +3,7 @@
 //! | module | one idea |
 //! |---|---|
 //! | [`kv`] | SET and GET of random keys, over the Redis protocol or inside the process |
+//! | [`committing`] | threads that commit and wait, compared with bare durable writes |
 //! | [`drive`] | transactions in a closed or an open loop, and their latencies until they are durable |
 //! | [`figures`] | the papers' figures: data, plot, claims |
 //! | [`fuse_file`] | a FUSE file system with one file, of which a loop device makes a disk |
@@ -15,6 +16,7 @@
 //! | [`latency`] | latencies of clients, in the form that all benches share |
 //! | [`process`] | the kernel's figures for a process: peak memory, CPU time |
 
+pub mod committing;
 pub mod drive;
 pub mod figures;
 pub mod fuse_file;
@@ -28,3 +30,4 @@ pub mod sms;
 pub mod tpcc;
 pub mod update;
 pub mod voter;
+mod written;

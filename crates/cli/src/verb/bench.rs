@@ -1,5 +1,6 @@
 //! `perdura bench`
 
+mod commits;
 mod drive;
 mod mirror;
 mod restore;
@@ -24,6 +25,7 @@ use perdura_server::settings::units;
 /// Measure a workload.
 #[derive(Debug, Subcommand)]
 pub enum Workload {
+    Commits(Box<commits::CommitsArgs>),
     Kv(Box<KvArgs>),
     Mirror(Box<mirror::MirrorArgs>),
     Restore(Box<restore::RestoreArgs>),
@@ -108,6 +110,7 @@ pub struct KvArgs {
 
 pub fn run(workload: &Workload) -> Result<()> {
     match workload {
+        Workload::Commits(args) => commits::run(args),
         Workload::Kv(args) => run_kv(args),
         Workload::Mirror(args) => mirror::run(args),
         Workload::Restore(args) => restore::run(args),

@@ -238,6 +238,37 @@ fn what_was_fixed_at_creation_cannot_be_changed_by_an_option() {
 }
 
 #[test]
+fn bench_commits_compares_threads_with_bare_writes_and_leaves_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = arg(dir.path());
+    let common = ["bench", "commits", "--data", data, "--seconds", "0"];
+    for wrong in [["--clients", "0"], ["--clients", "1025"], ["--bare", "17"]] {
+        let (code, said) = ended(&[&common[..], &wrong].concat());
+        assert_eq!((code, said.contains(wrong[0])), (2, true), "{said}");
+    }
+    let args = ["--clients", "1,3", "--bare", "2", "--json"];
+    let output = perdura(&[&common[..], &args].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let threads = |of: &str| -> Vec<u64> {
+        let rows = report[of].as_array().unwrap().iter();
+        rows.map(|row| row["threads"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(
+        (threads("bare"), threads("commits")),
+        (vec![1, 2], vec![1, 3])
+    );
+    let mut left = Vec::new();
+    contents(dir.path(), &mut left);
+    let is_of_bare = |path: &std::path::Path| path.extension().is_some_and(|end| end == "tmp");
+    assert!(
+        !left.iter().any(|(path, _)| is_of_bare(path)),
+        "a bare write's file is left"
+    );
+}
+
+#[test]
 fn bench_kv_fills_measures_and_checks_a_server() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&dir.path().join("db"), &[]);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
 use perdura::{Db, Durability, Options, Ticket};
+use perdura_base::checksum::mix64;
 use perdura_base::num::to_u64;
 use serde::Serialize;
 
@@ -20,7 +21,7 @@ use crate::num::{f64_of, ratio};
 use crate::process;
 
 /// The length of a turn.
-const TURN: Duration = Duration::from_millis(250);
+pub(crate) const TURN: Duration = Duration::from_millis(250);
 /// The number of warm-up turns of each database. They come first and are not measured.
 const WARM_UP: u32 = 2;
 /// The space in a block that the value cannot use, bytes. It is for the block's head and the frame's head.
@@ -182,6 +183,8 @@ struct Side<'a> {
     cpu_seconds: Option<f64>,
     exposed: Histogram<u64>,
     exposed_bytes_max: u64,
+    /// The number of turns so far.
+    turns: u64,
 }
 
 impl<'a> Side<'a> {
@@ -194,6 +197,7 @@ impl<'a> Side<'a> {
             cpu_seconds: Some(0.0),
             exposed: histogram(),
             exposed_bytes_max: 0,
+            turns: 0,
         }
     }
 
@@ -212,11 +216,16 @@ impl<'a> Side<'a> {
         let (cpu_before, begin) = (cpu(), Instant::now());
         let ends = AtomicBool::new(false);
         let bytes_max = AtomicU64::new(0);
+        self.turns += 1;
         let (db, durability) = (self.db, self.durability);
+        let turn = Turn {
+            number: self.turns,
+            begin,
+        };
         let (outcomes, ages) = std::thread::scope(|scope| {
             let clients: Vec<_> = (0..threads)
                 .map(|client| {
-                    scope.spawn(move || commits(db, durability, client, value_bytes, begin))
+                    scope.spawn(move || commits(db, durability, client, value_bytes, turn))
                 })
                 .collect();
             let watcher = scope.spawn(|| {
@@ -273,18 +282,28 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Runs the commits of one thread in a turn.
-fn commits(
+/// A turn of a database.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    /// The number of the turn. It decides which values the turn writes.
+    pub number: u64,
+    /// The beginning of the turn.
+    pub begin: Instant,
+}
+
+/// Runs the commits of one client's thread in a turn. Returns their latencies. The values of each turn differ. A commit
+/// that writes the value that is there changes nothing, and need not wait for the disk.
+pub(crate) fn commits(
     db: &Db,
     durability: Durability,
     client: usize,
     value_bytes: usize,
-    begin: Instant,
+    turn: Turn,
 ) -> Result<Histogram<u64>> {
-    let mut random = fastrand::Rng::with_seed(to_u64(client) + 1);
+    let mut random = fastrand::Rng::with_seed(mix64(turn.number) ^ (to_u64(client) + 1));
     let mut value = vec![0; value_bytes];
     let mut latencies = histogram();
-    while begin.elapsed() < TURN {
+    while turn.begin.elapsed() < TURN {
         random_bytes(&mut random, &mut value);
         let key = key_of(to_u64(client) * KEYS + random.u64(..KEYS));
         let since = Instant::now();

@@ -17,9 +17,9 @@ use perdura_base::num::to_u64;
 use perdura_device::AlignedBuf;
 use serde::Serialize;
 
-use super::written::Written;
 use crate::latency::{LatencyUs, histogram, micros, record};
 use crate::num::{f64_of, ratio};
+use crate::written::Written;
 
 /// The maximum number of blocks that may wait for the disk. While this many blocks wait, the next append waits, too.
 const BEHIND_MAX: usize = 64;

@@ -11,4 +11,3 @@ pub mod buffer;
 pub mod commit;
 pub mod easy;
 pub mod ship;
-mod written;

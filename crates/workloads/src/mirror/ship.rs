@@ -20,9 +20,11 @@ use serde::Serialize;
 
 use super::buffer::{self, BufferRow};
 use super::easy::{Easy, EasyRow};
-use super::written::Written;
 use crate::latency::{LatencyUs, histogram, micros, record};
+use crate::written::Written;
 
+/// The file that the bench writes.
+const FILE: &str = "bench-mirror.tmp";
 /// The number of blocks that one turn appends.
 const TURN: u32 = 100;
 /// The number of warm-up turns of each way to append. They come first and are not measured.
@@ -106,7 +108,7 @@ impl ShipBench {
         ensure!((1..=2).contains(&self.nodes.len()), "one node or two");
         std::fs::create_dir_all(&self.data)?;
         let disk = FileDisk::new(&self.data)?;
-        let mut written = Written::new(&disk)?;
+        let mut written = Written::new(&disk, FILE)?;
         let mut nodes = Vec::new();
         for address in &self.nodes {
             nodes.push(Appending::new(self, address).with_context(|| address.clone())?);

@@ -1,5 +1,5 @@
-//! Durable writes of blocks to the disk. Either a client waits for each write, or a node's memory acknowledges the
-//! blocks and the writes follow later.
+//! Durable writes of blocks to a file, one after the other. Either a client waits for each write, or a node's memory
+//! acknowledges the blocks and the writes follow later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,31 +10,32 @@ use perdura_base::num::to_u64;
 use perdura_device::durable::PARTS_MAX;
 use perdura_device::{Access, AlignedBuf, Disk, DurableQueue, DurableWrite, File, FileDisk, Part};
 
-/// The path and the size of the file. Each write begins where the last one ended. At the end of the file, writing
-/// begins again at its start.
-const PATH: &str = "bench-mirror.tmp";
+/// The size of the file. Each write begins where the last one ended. At the end of the file, writing begins again at its
+/// start.
 const FILE_BYTES: u64 = 64 << 20;
 /// The maximum size of one write of several blocks, bytes.
 const TOGETHER_BYTES_MAX: usize = 1 << 20;
 
 /// The file that is written, and the offset of the next write.
-pub(super) struct Written {
+pub(crate) struct Written {
+    path: String,
     file: Arc<dyn File>,
     queue: Box<dyn DurableQueue>,
     at: u64,
 }
 
 impl Written {
-    pub fn new(disk: &FileDisk) -> Result<Written> {
-        match disk.remove(PATH) {
+    /// Makes the file, in place of one that an earlier run may have left.
+    pub fn new(disk: &FileDisk, path: &str) -> Result<Written> {
+        match disk.remove(path) {
             Err(error) if !error.is_not_found() => return Err(error.into()),
-            // An earlier run may have left the file.
             _ => {}
         }
-        let file = disk.create(PATH, Access::Direct)?;
+        let file = disk.create(path, Access::Direct)?;
         file.allocate(FILE_BYTES)?;
         file.sync()?;
         Ok(Written {
+            path: path.into(),
             file,
             queue: disk.durable_queue()?,
             at: 0,
@@ -43,8 +44,8 @@ impl Written {
 
     /// Removes the file.
     pub fn leave(self, disk: &FileDisk) -> Result<()> {
-        drop(self);
-        Ok(disk.remove(PATH)?)
+        let Written { path, .. } = self;
+        Ok(disk.remove(&path)?)
     }
 
     /// Writes a block and waits until it is durable.

@@ -1,0 +1,288 @@
+//! Threads of a program that commit and wait for the disk, compared with bare durable writes.
+//!
+//! A *bare* write is a durable write of one block to a file, by the method that the log uses. Bare writes show what the
+//! disk can do: one thread waits for one write at a time, or several threads do so at once, each with its own file.
+//!
+//! Each round has a turn for every number of threads, of bare writes and of commits. Every second round has the turns in
+//! reverse order. So a disturbance affects all turns, and a disk whose speed changes is compared with itself.
+
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use hdrhistogram::Histogram;
+use perdura::{Db, Durability, Options};
+use perdura_device::{AlignedBuf, FileDisk};
+use serde::Serialize;
+
+use crate::latency::{LatencyUs, histogram, micros, record};
+use crate::mirror::commit::{TURN, Turn, commits};
+use crate::num::{f64_of, ratio};
+use crate::written::Written;
+
+/// The number of rounds that are not measured. They come first.
+const WARM_UP: u64 = 1;
+/// The size of a bare write, bytes. The log's shortest block has this size.
+const BLOCK_BYTES: usize = 4096;
+
+/// The settings of the measurement.
+pub struct CommittingBench {
+    /// The options of the database. The first directory of its log gets the files of the bare writes, too.
+    pub options: Options,
+    /// The numbers of threads that commit. Each gives a row.
+    pub threads: Vec<NonZeroUsize>,
+    /// The numbers of threads that make bare writes. Each gives a row.
+    pub bare: Vec<NonZeroUsize>,
+    /// The size of a value, bytes.
+    pub value_bytes: usize,
+    /// The duration of the measurement.
+    pub duration: Duration,
+}
+
+/// The results of a number of threads.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct CommittingRow {
+    /// The number of threads.
+    pub threads: usize,
+    /// The latencies, microseconds.
+    pub latency_us: LatencyUs,
+    /// The number of writes or commits a second, of all threads together.
+    pub per_second: f64,
+    /// The median latency, divided by that of a single thread's bare writes.
+    pub p50_of_bare: f64,
+    /// The rate, divided by that of a single thread's bare writes.
+    pub rate_of_bare: f64,
+}
+
+/// The results of all rows.
+#[derive(Debug, Serialize)]
+pub struct CommittingReport {
+    /// The method of the log's durable writes, and its measurement when the log was opened.
+    pub log: Vec<String>,
+    /// The bare writes.
+    pub bare: Vec<CommittingRow>,
+    /// The commits.
+    pub commits: Vec<CommittingRow>,
+}
+
+/// One row's measurement so far.
+struct RowSoFar {
+    threads: usize,
+    latencies: Histogram<u64>,
+    seconds: f64,
+}
+
+impl RowSoFar {
+    fn new(threads: NonZeroUsize) -> RowSoFar {
+        RowSoFar {
+            threads: threads.get(),
+            latencies: histogram(),
+            seconds: 0.0,
+        }
+    }
+
+    /// Adds a turn of the threads' latencies.
+    fn add(&mut self, begin: Instant, latencies: Vec<Histogram<u64>>) {
+        assert_eq!(latencies.len(), self.threads, "each thread has latencies");
+        self.seconds += begin.elapsed().as_secs_f64();
+        for one in latencies {
+            self.latencies.add(&one).expect("the same bounds");
+        }
+    }
+
+    fn rate(&self) -> f64 {
+        ratio(f64_of(self.latencies.len()), self.seconds)
+    }
+
+    /// Returns the row, in units of the bare writes of one thread.
+    fn row(&self, unit: &RowSoFar) -> CommittingRow {
+        let latency_us = LatencyUs::of(&self.latencies);
+        let bare = LatencyUs::of(&unit.latencies);
+        CommittingRow {
+            threads: self.threads,
+            latency_us,
+            per_second: self.rate(),
+            p50_of_bare: ratio(f64_of(latency_us.p50), f64_of(bare.p50.max(1))),
+            rate_of_bare: ratio(self.rate(), unit.rate()),
+        }
+    }
+}
+
+impl CommittingBench {
+    /// Measures every row. Leaves the database in its directory, and removes the files of the bare writes.
+    ///
+    /// # Errors
+    /// Errors of the database and of the disk. No row of one thread's bare writes.
+    pub fn run(&self) -> Result<CommittingReport> {
+        let unit = self.bare.iter().position(|threads| threads.get() == 1);
+        let unit = unit.context("bare writes of one thread are the unit")?;
+        let db = Db::open(self.options.clone()).context("the database")?;
+        let log = self.options.log_dirs.first().unwrap_or(&self.options.data);
+        let disk = FileDisk::at(log).with_log_io(self.options.log_io);
+        let most = self.bare.iter().map(|threads| threads.get()).max();
+        let files = (0..most.unwrap_or(1)).map(|n| Written::new(&disk, &format!("bench-{n}.tmp")));
+        let mut files = files.collect::<Result<Vec<Written>>>()?;
+        let mut bare: Vec<RowSoFar> = self.bare.iter().copied().map(RowSoFar::new).collect();
+        let mut committing: Vec<RowSoFar> =
+            self.threads.iter().copied().map(RowSoFar::new).collect();
+        let begin = Instant::now();
+        for round in 0.. {
+            let measured = round >= WARM_UP;
+            if round > WARM_UP && begin.elapsed() >= self.duration {
+                break;
+            }
+            let mut turns: Vec<usize> = (0..bare.len() + committing.len()).collect();
+            if round % 2 == 1 {
+                turns.reverse();
+            }
+            for turn in turns {
+                let is_bare = turn < bare.len();
+                let row = match is_bare {
+                    true => &mut bare[turn],
+                    false => &mut committing[turn - self.bare.len()],
+                };
+                let begin = Instant::now();
+                let latencies = match is_bare {
+                    true => write_bare(&mut files[..row.threads], begin)?,
+                    false => commit_all(
+                        &db,
+                        row.threads,
+                        self.value_bytes,
+                        Turn {
+                            number: round,
+                            begin,
+                        },
+                    )?,
+                };
+                if measured {
+                    row.add(begin, latencies);
+                }
+            }
+        }
+        for file in files {
+            file.leave(&disk)?;
+        }
+        let report = CommittingReport {
+            log: db.log_ways().iter().map(ToString::to_string).collect(),
+            bare: bare.iter().map(|row| row.row(&bare[unit])).collect(),
+            commits: committing.iter().map(|row| row.row(&bare[unit])).collect(),
+        };
+        let counted = report.bare.iter().chain(&report.commits);
+        ensure!(
+            counted.clone().all(|row| row.per_second > 0.0),
+            "a row has no writes: the measurement is too short"
+        );
+        db.close()?;
+        Ok(report)
+    }
+}
+
+/// Lets a thread for each file write blocks for a turn. Returns each thread's latencies.
+fn write_bare(files: &mut [Written], begin: Instant) -> Result<Vec<Histogram<u64>>> {
+    let write = |file: &mut Written| -> Result<Histogram<u64>> {
+        let mut latencies = histogram();
+        let mut block = Some(AlignedBuf::zeroed(BLOCK_BYTES));
+        while begin.elapsed() < TURN {
+            let since = Instant::now();
+            file.write(&mut block)?;
+            record(&mut latencies, micros(since.elapsed()), 1);
+        }
+        Ok(latencies)
+    };
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = files
+            .iter_mut()
+            .map(|file| scope.spawn(move || write(file)))
+            .collect();
+        let joined = writers.into_iter().map(|writer| writer.join());
+        joined
+            .map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
+/// Lets threads commit for a turn. Returns each thread's latencies.
+fn commit_all(
+    db: &Db,
+    threads: usize,
+    value_bytes: usize,
+    turn: Turn,
+) -> Result<Vec<Histogram<u64>>> {
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..threads)
+            .map(|client| {
+                scope.spawn(move || commits(db, Durability::Disk, client, value_bytes, turn))
+            })
+            .collect();
+        let joined = clients.into_iter().map(|client| client.join());
+        joined
+            .map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each turn wrote the values of the turn before. Where a key was written once in a turn, the next turn changed
+    /// nothing, and waited for no disk.
+    #[test]
+    fn each_turn_changes_the_values_of_the_turn_before() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let db = Db::open(Options::new(dir.path())).expect("a database");
+        for round in 0..3 {
+            let before = db.stats().log.log_bytes;
+            let turn = commit_all(
+                &db,
+                2,
+                100,
+                Turn {
+                    number: round,
+                    begin: Instant::now(),
+                },
+            )
+            .expect("commits");
+            let commits: u64 = turn.iter().map(|latencies| latencies.len()).sum();
+            let bytes = db.stats().log.log_bytes - before;
+            assert!(bytes >= commits * 100, "{commits} commits, {bytes} bytes");
+        }
+        db.close().expect("a clean end");
+    }
+
+    #[test]
+    fn commits_and_bare_writes_are_counted_in_units_of_a_single_bare_write() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let count = |counts: &[usize]| -> Vec<NonZeroUsize> {
+            counts
+                .iter()
+                .filter_map(|n| NonZeroUsize::new(*n))
+                .collect()
+        };
+        let mut bench = CommittingBench {
+            options: Options::new(dir.path().join("db")),
+            threads: count(&[1, 3]),
+            bare: count(&[2]),
+            value_bytes: 100,
+            duration: Duration::from_millis(1),
+        };
+        let error = bench.run().expect_err("there is no unit");
+        assert!(error.to_string().contains("one thread"), "{error}");
+        bench.bare = count(&[1, 2]);
+        let report = bench.run().expect("a report");
+        let unit = &report.bare[0];
+        assert!(
+            (unit.p50_of_bare, unit.rate_of_bare) == (1.0, 1.0),
+            "{unit:?}"
+        );
+        let threads: Vec<usize> = report.commits.iter().map(|row| row.threads).collect();
+        assert_eq!(threads, [1, 3]);
+        for row in report.commits {
+            let ratio = row.per_second / unit.per_second;
+            assert!((row.rate_of_bare - ratio).abs() < 1e-9, "{row:?}");
+        }
+        let left = std::fs::read_dir(dir.path().join("db")).expect("the folder");
+        let left = left.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        assert!(left.filter(|name| name.starts_with("bench-")).count() == 0);
+    }
+}
