@@ -27,9 +27,10 @@ start_node() {
     pids+=("$!")
 }
 
-# rate PORT CLIENTS PIPELINE: SET a second.
+# rate PORT CLIENTS PIPELINE SEED: SET a second. A seed that a server has seen repeats values, and such a SET changes nothing.
 rate() {
-    "$perdura" bench kv --server "127.0.0.1:$1" --clients "$2" --pipeline "$3" --seconds "$seconds" --keys 100000 --seed "$RANDOM" --json |
+    "$perdura" bench kv --server "127.0.0.1:$1" --clients "$2" --pipeline "$3" --seconds "$seconds" --keys 100000 \
+        --seed "$4" --json |
         jq .tps
 }
 
@@ -91,8 +92,9 @@ fi
 for load in "1 1" "50 1" "50 16"; do
     read -r clients pipeline <<<"$load"
     for ((round = 0; round < rounds; round++)); do
-        a=$(rate "$mirrored" "$clients" "$pipeline")
-        b=$(rate "$disk" "$clients" "$pipeline")
+        seed=$((clients * 1000 + pipeline * 100 + round + 2))
+        a=$(rate "$mirrored" "$clients" "$pipeline" "$seed")
+        b=$(rate "$disk" "$clients" "$pipeline" "$seed")
         echo "$a" >>"$work/mirror.$clients.$pipeline"
         echo "$b" >>"$work/disk.$clients.$pipeline"
         awk -v a="$a" -v b="$b" 'BEGIN { print a / b }' >>"$work/ratio.$clients.$pipeline"

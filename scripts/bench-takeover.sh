@@ -47,8 +47,9 @@ start() {
     while [ "$(info log log_mirror_mode)" != mirror ]; do sleep 0.01; done
 }
 
+loads=0
 load() {
-    "$perdura" bench kv --server "127.0.0.1:$port" --clients 20 --pipeline 8 --seconds 2 --keys 20000 --seed "$RANDOM" --value-bytes 1000 \
+    "$perdura" bench kv --server "127.0.0.1:$port" --clients 20 --pipeline 8 --seconds 2 --keys 20000 --seed "$((loads += 1))" --value-bytes 1000 \
         >/dev/null 2>&1 || true
 }
 

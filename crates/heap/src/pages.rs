@@ -25,6 +25,11 @@ use crate::undo::PartUndo;
 /// The bytes that the memory account counts for a page.
 pub(crate) const PAGE_MEMORY: u64 = 16 * 1024;
 
+/// The number of pages at the beginning of a partition whose memory is not mapped as a whole. Only the written parts of
+/// such a page take memory, before and after a restart. In a small database the last page of each partition is almost
+/// empty. Mapping these pages would take a large part of the memory.
+pub(crate) const SPARSE_PAGES: u32 = 24;
+
 /// The size of a page of the kernel's memory, bytes.
 const KERNEL_PAGE_BYTES: usize = 4096;
 
@@ -310,10 +315,14 @@ impl Pages {
         self.pools[pool].fresh = local + 1;
         let epoch = self.ckpt_epoch();
         let page = self.page_mut(local);
-        // A read of new memory maps the kernel's page of zeros. The first write would then copy that page, and interrupt
-        // the other cores.
-        let firsts = page.iter_mut().step_by(KERNEL_PAGE_BYTES);
-        firsts.for_each(|byte| *byte = 0);
+        if local >= SPARSE_PAGES {
+            // A read of new memory maps the kernel's page of zeros. The first write would then copy that page, and
+            // interrupt the other cores.
+            for byte in page.iter_mut().step_by(KERNEL_PAGE_BYTES) {
+                debug_assert_eq!(*byte, 0, "a page that was never used holds nothing");
+                *byte = 0;
+            }
+        }
         layout::set_epoch(page, epoch);
         layout::set_page_id(page, id);
         self.state(local).dirty = DIRTY_BOTH;

@@ -29,15 +29,9 @@ use perdura_page::layout::{self, META_BYTES, PAGE_BYTES};
 use perdura_page::{Change, PageRecord};
 
 use crate::entry::LOCAL_PAGES_MAX;
-use crate::pages::{DIRTY_BOTH, IDENTITY_UNKNOWN, PageState, flag, index};
+use crate::pages::{DIRTY_BOTH, IDENTITY_UNKNOWN, PageState, SPARSE_PAGES, flag, index};
 use crate::partition::Partition;
 use crate::touch::Touch;
-
-/// The number of pages at the beginning of a partition that a restart does not fill with zeros. Only the parts of such
-/// a page that records write take memory. Before the restart, too, only the written parts of the page took memory. In a
-/// small database the last page of each partition is almost empty. Filling these pages would take a large part of the
-/// memory.
-const SPARSE_PAGES: u32 = 24;
 
 /// A page whose replayed records have wrong update numbers. Correct numbers are exactly `image_useq + 1 ..= last`, each
 /// once.

@@ -9,19 +9,25 @@
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use hdrhistogram::Histogram;
 use perdura::{Db, Durability, Options};
-use perdura_device::{AlignedBuf, FileDisk};
+use perdura_base::num::to_u64;
+use perdura_device::{AlignedBuf, Disk, FileDisk};
 use serde::Serialize;
 
+use crate::kv::key_of;
 use crate::latency::{LatencyUs, histogram, micros, record};
-use crate::mirror::commit::{TURN, Turn, commits};
+use crate::mirror::commit::{KEYS, TURN, Turn, commits};
 use crate::num::{f64_of, ratio};
 use crate::written::Written;
 
 /// The number of rounds that are not measured. They come first.
 const WARM_UP: u64 = 1;
+/// The number of times that a disk may choose a method other than the log's.
+const CHOICES_MAX: u32 = 20;
+/// The time between two turns.
+const SETTLING: Duration = Duration::from_millis(20);
 /// The size of a bare write, bytes. The log's shortest block has this size.
 const BLOCK_BYTES: usize = 4096;
 
@@ -112,16 +118,61 @@ impl CommittingBench {
     /// Measures every row. Leaves the database in its directory, and removes the files of the bare writes.
     ///
     /// # Errors
-    /// Errors of the database and of the disk. No row of one thread's bare writes.
+    /// Errors of the database and of the disk. No row of one thread's bare writes. The log and the bare writes use different
+    /// methods. Commits that changed nothing.
     pub fn run(&self) -> Result<CommittingReport> {
         let unit = self.bare.iter().position(|threads| threads.get() == 1);
         let unit = unit.context("bare writes of one thread are the unit")?;
         let db = Db::open(self.options.clone()).context("the database")?;
+        let disk = self.disk_of(&db)?;
+        let measured = self.rounds(&db, &disk);
+        for number in 0..self.files() {
+            match disk.remove(&path(number)) {
+                Err(error) if !error.is_not_found() => return Err(error.into()),
+                _ => {}
+            }
+        }
+        let (bare, committing) = measured?;
+        let rows = |all: &[RowSoFar]| all.iter().map(|row| row.row(&bare[unit])).collect();
+        let report = CommittingReport {
+            log: db.log_ways().iter().map(ToString::to_string).collect(),
+            bare: rows(&bare),
+            commits: rows(&committing),
+        };
+        db.close()?;
+        Ok(report)
+    }
+
+    /// Returns the disk of the log, with the log's method of durable writes. A disk chooses the method by measuring, so a
+    /// second disk may choose another one.
+    fn disk_of(&self, db: &Db) -> Result<FileDisk> {
         let log = self.options.log_dirs.first().unwrap_or(&self.options.data);
-        let disk = FileDisk::at(log).with_log_io(self.options.log_io);
-        let most = self.bare.iter().map(|threads| threads.get()).max();
-        let files = (0..most.unwrap_or(1)).map(|n| Written::new(&disk, &format!("bench-{n}.tmp")));
+        let wanted = db.log_ways().into_iter().next().map(|way| way.way);
+        for _ in 0..CHOICES_MAX {
+            let disk = FileDisk::at(log).with_log_io(self.options.log_io);
+            drop(disk.durable_queue()?);
+            if disk.log_way().map(|way| way.way) == wanted {
+                return Ok(disk);
+            }
+        }
+        bail!("bare writes do not use the log's method: choose one with --log-io")
+    }
+
+    /// Returns the number of files that bare writes need.
+    fn files(&self) -> usize {
+        self.bare
+            .iter()
+            .map(|threads| threads.get())
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Takes the turns of all rounds. Returns the rows of the bare writes and of the commits.
+    fn rounds(&self, db: &Db, disk: &FileDisk) -> Result<(Vec<RowSoFar>, Vec<RowSoFar>)> {
+        let files = (0..self.files()).map(|number| Written::new(disk, &path(number)));
         let mut files = files.collect::<Result<Vec<Written>>>()?;
+        let threads = self.threads.iter().map(|threads| threads.get());
+        fill(db, threads.max().unwrap_or(0), self.value_bytes)?;
         let mut bare: Vec<RowSoFar> = self.bare.iter().copied().map(RowSoFar::new).collect();
         let mut committing: Vec<RowSoFar> =
             self.threads.iter().copied().map(RowSoFar::new).collect();
@@ -135,46 +186,45 @@ impl CommittingBench {
             if round % 2 == 1 {
                 turns.reverse();
             }
-            for turn in turns {
-                let is_bare = turn < bare.len();
-                let row = match is_bare {
-                    true => &mut bare[turn],
-                    false => &mut committing[turn - self.bare.len()],
-                };
-                let begin = Instant::now();
-                let latencies = match is_bare {
-                    true => write_bare(&mut files[..row.threads], begin)?,
-                    false => commit_all(
-                        &db,
-                        row.threads,
-                        self.value_bytes,
-                        Turn {
-                            number: round,
-                            begin,
-                        },
-                    )?,
+            for at in turns {
+                let turn = Turn::begin();
+                let (row, latencies) = match at.checked_sub(bare.len()) {
+                    None => {
+                        let row = &mut bare[at];
+                        let latencies = write_bare(&mut files[..row.threads], turn.begin)?;
+                        (row, latencies)
+                    }
+                    Some(at) => {
+                        let row = &mut committing[at];
+                        let latencies = commit_all(db, row.threads, self.value_bytes, turn)?;
+                        (row, latencies)
+                    }
                 };
                 if measured {
-                    row.add(begin, latencies);
+                    row.add(turn.begin, latencies);
                 }
+                // The rest of a turn's work must not slow the next turn.
+                std::thread::sleep(SETTLING);
             }
         }
-        for file in files {
-            file.leave(&disk)?;
-        }
-        let report = CommittingReport {
-            log: db.log_ways().iter().map(ToString::to_string).collect(),
-            bare: bare.iter().map(|row| row.row(&bare[unit])).collect(),
-            commits: committing.iter().map(|row| row.row(&bare[unit])).collect(),
-        };
-        let counted = report.bare.iter().chain(&report.commits);
-        ensure!(
-            counted.clone().all(|row| row.per_second > 0.0),
-            "a row has no writes: the measurement is too short"
-        );
-        db.close()?;
-        Ok(report)
+        Ok((bare, committing))
     }
+}
+
+/// Returns the path of a file for bare writes.
+fn path(number: usize) -> String {
+    format!("bench-{number}.tmp")
+}
+
+/// Writes every key of the threads once, so that each commit changes a value that is there.
+fn fill(db: &Db, threads: usize, value_bytes: usize) -> Result<()> {
+    let value = vec![0; value_bytes];
+    let mut last = None;
+    for key in (0..to_u64(threads) * KEYS).map(key_of) {
+        let (_, ticket) = db.write_later(|tx| tx.put(db.database(0), &key, &value, None))?;
+        last = Some(ticket);
+    }
+    last.map_or(Ok(()), |ticket| Ok(db.wait_at(Durability::Disk, ticket)?))
 }
 
 /// Lets a thread for each file write blocks for a turn. Returns each thread's latencies.
@@ -201,14 +251,16 @@ fn write_bare(files: &mut [Written], begin: Instant) -> Result<Vec<Histogram<u64
     })
 }
 
-/// Lets threads commit for a turn. Returns each thread's latencies.
+/// Lets threads commit for a turn. Returns each thread's latencies. Fails if a commit has changed nothing, because such a
+/// commit waits for nothing.
 fn commit_all(
     db: &Db,
     threads: usize,
     value_bytes: usize,
     turn: Turn,
 ) -> Result<Vec<Histogram<u64>>> {
-    std::thread::scope(|scope| {
+    let before = db.stats().log.log_bytes;
+    let latencies = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..threads)
             .map(|client| {
                 scope.spawn(move || commits(db, Durability::Disk, client, value_bytes, turn))
@@ -217,8 +269,15 @@ fn commit_all(
         let joined = clients.into_iter().map(|client| client.join());
         joined
             .map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    })
+            .collect::<Result<Vec<_>>>()
+    })?;
+    let count: u64 = latencies.iter().map(|one| one.len()).sum();
+    let bytes = db.stats().log.log_bytes - before;
+    ensure!(
+        bytes >= count * to_u64(value_bytes),
+        "{count} commits of {value_bytes} bytes made {bytes} bytes of log: some changed nothing"
+    );
+    Ok(latencies)
 }
 
 #[cfg(test)]
@@ -228,24 +287,24 @@ mod tests {
     /// Each turn wrote the values of the turn before. Where a key was written once in a turn, the next turn changed
     /// nothing, and waited for no disk.
     #[test]
-    fn each_turn_changes_the_values_of_the_turn_before() {
+    fn turns_that_repeat_values_are_noticed_and_no_two_turns_do() {
         let dir = tempfile::tempdir().expect("a directory");
         let db = Db::open(Options::new(dir.path())).expect("a database");
-        for round in 0..3 {
-            let before = db.stats().log.log_bytes;
-            let turn = commit_all(
-                &db,
-                2,
-                100,
-                Turn {
-                    number: round,
-                    begin: Instant::now(),
-                },
-            )
-            .expect("commits");
-            let commits: u64 = turn.iter().map(|latencies| latencies.len()).sum();
-            let bytes = db.stats().log.log_bytes - before;
-            assert!(bytes >= commits * 100, "{commits} commits, {bytes} bytes");
+        fill(&db, 4, 1000).expect("keys");
+        let turns = || -> [Turn; 2] { std::array::from_fn(|_| Turn::begin()) };
+        for [first, second] in [turns(), turns()] {
+            commit_all(&db, 4, 1000, first).expect("commits");
+            let late = Turn {
+                begin: Instant::now(),
+                ..second
+            };
+            commit_all(&db, 4, 1000, late).expect("commits");
+            let again = Turn {
+                begin: Instant::now(),
+                ..second
+            };
+            let error = commit_all(&db, 4, 1000, again).expect_err("nothing new");
+            assert!(error.to_string().contains("changed nothing"), "{error}");
         }
         db.close().expect("a clean end");
     }

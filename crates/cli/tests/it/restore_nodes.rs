@@ -70,20 +70,19 @@ impl Place {
         wait_until(&server, "archived_epoch", |epoch| {
             epoch.parse::<u64>().is_ok_and(|epoch| epoch > 0)
         });
-        std::fs::write(self.strike(), "").unwrap();
-        self.world.write(&mut client, Duration::from_millis(100));
+        self.strike_and_write(&mut client, || {});
         server.kill();
     }
 
-    /// Fills the log's disk when the archive has everything, and writes until the nodes have acknowledged a write. The
-    /// server refuses all writes instead if it notices the full disk before the client's first write. Then there is
-    /// room again for a while.
-    fn strike_when_archived(&mut self, server: &Server, client: &mut Client) {
+    /// Waits with `before`, fills the log's disk, and writes until the nodes have acknowledged a write. The server refuses
+    /// all writes instead if it notices the full disk before the client's first write. Then there is room again for a
+    /// while.
+    fn strike_and_write(&mut self, client: &mut Client, before: impl Fn()) {
         let acked = self.world.acked.len();
-        for _ in 0..20 {
-            await_archive(server);
+        for _ in 0..5 {
+            before();
             std::fs::write(self.strike(), "").unwrap();
-            self.world.write(client, Duration::from_millis(60));
+            self.world.write(client, Duration::from_millis(100));
             if self.world.acked.len() > acked {
                 return;
             }
@@ -254,7 +253,7 @@ fn a_restore_from_nodes_alone_is_whole_or_names_the_gap() {
     let server = place.serve();
     let mut client = server.connect().unwrap();
     place.world.write(&mut client, Duration::from_millis(100));
-    place.strike_when_archived(&server, &mut client);
+    place.strike_and_write(&mut client, || await_archive(&server));
     server.kill();
     let (code, said) = place.restored(&flags);
     assert_eq!(

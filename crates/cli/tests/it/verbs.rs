@@ -242,7 +242,12 @@ fn bench_commits_compares_threads_with_bare_writes_and_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let data = arg(dir.path());
     let common = ["bench", "commits", "--data", data, "--seconds", "0"];
-    for wrong in [["--clients", "0"], ["--clients", "1025"], ["--bare", "17"]] {
+    for wrong in [
+        ["--clients", "0"],
+        ["--clients", "1025"],
+        ["--bare", "17"],
+        ["--value-bytes", "7"],
+    ] {
         let (code, said) = ended(&[&common[..], &wrong].concat());
         assert_eq!((code, said.contains(wrong[0])), (2, true), "{said}");
     }

@@ -6,7 +6,7 @@
 //! `value_bytes` is set, the value fills a block of the log.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
@@ -30,7 +30,7 @@ const HEADS_BYTES: usize = 512;
 /// disk.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 /// The number of keys of each thread.
-const KEYS: u64 = 1000;
+pub(crate) const KEYS: u64 = 1000;
 /// The mirror must be complete within this time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -183,8 +183,6 @@ struct Side<'a> {
     cpu_seconds: Option<f64>,
     exposed: Histogram<u64>,
     exposed_bytes_max: u64,
-    /// The number of turns so far.
-    turns: u64,
 }
 
 impl<'a> Side<'a> {
@@ -197,7 +195,6 @@ impl<'a> Side<'a> {
             cpu_seconds: Some(0.0),
             exposed: histogram(),
             exposed_bytes_max: 0,
-            turns: 0,
         }
     }
 
@@ -216,12 +213,8 @@ impl<'a> Side<'a> {
         let (cpu_before, begin) = (cpu(), Instant::now());
         let ends = AtomicBool::new(false);
         let bytes_max = AtomicU64::new(0);
-        self.turns += 1;
         let (db, durability) = (self.db, self.durability);
-        let turn = Turn {
-            number: self.turns,
-            begin,
-        };
+        let turn = Turn::begin();
         let (outcomes, ages) = std::thread::scope(|scope| {
             let clients: Vec<_> = (0..threads)
                 .map(|client| {
@@ -285,10 +278,22 @@ impl<'a> Side<'a> {
 /// A turn of a database.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
-    /// The number of the turn. It decides which values the turn writes.
-    pub number: u64,
-    /// The beginning of the turn.
+    /// The clock at the beginning. It decides which values the turn writes, so that no two turns write the same.
+    pub seed: u64,
+    /// The beginning.
     pub begin: Instant,
+}
+
+impl Turn {
+    /// Begins a turn now.
+    pub fn begin() -> Turn {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        let nanos = since_1970.map_or(0, |since| since.as_nanos());
+        Turn {
+            seed: u64::try_from(nanos).unwrap_or(u64::MAX),
+            begin: Instant::now(),
+        }
+    }
 }
 
 /// Runs the commits of one client's thread in a turn. Returns their latencies. The values of each turn differ. A commit
@@ -300,7 +305,7 @@ pub(crate) fn commits(
     value_bytes: usize,
     turn: Turn,
 ) -> Result<Histogram<u64>> {
-    let mut random = fastrand::Rng::with_seed(mix64(turn.number) ^ (to_u64(client) + 1));
+    let mut random = fastrand::Rng::with_seed(mix64(turn.seed) ^ (to_u64(client) + 1));
     let mut value = vec![0; value_bytes];
     let mut latencies = histogram();
     while turn.begin.elapsed() < TURN {

@@ -14,6 +14,8 @@ use crate::exit::Usage;
 use crate::output;
 use crate::verb::database::DatabaseArgs;
 
+/// The minimum size of a value, bytes.
+const VALUE_BYTES_MIN: usize = 8;
 /// The maximum number of threads that commit.
 const THREADS_MAX: usize = 1024;
 /// The maximum number of threads that make bare writes. Each has a file of 64 MiB.
@@ -65,6 +67,12 @@ pub struct CommitsArgs {
 
 /// Runs the verb.
 pub fn run(args: &CommitsArgs) -> Result<()> {
+    ensure!(
+        args.value_bytes >= VALUE_BYTES_MIN,
+        Usage(format!(
+            "--value-bytes is at least {VALUE_BYTES_MIN}, so that each value differs from the one before"
+        ))
+    );
     let fits = |all: &[NonZeroUsize], max: usize| all.iter().all(|threads| threads.get() <= max);
     ensure!(
         fits(&args.clients, THREADS_MAX) && fits(&args.bare, BARE_MAX),
