@@ -2,8 +2,8 @@
 # How long a lost disk takes with a command log, against the differential log: restore and first start together. TPC-C fills
 # a database, a backup is made, and TXNS transactions follow. Its clean end takes a checkpoint. The next life begins with an
 # increment of that image. TXNS more transactions follow, and the process ends as in a power cut. The restore of the command
-# log replays the calls after the increment. Rounds, medians; "together" is
-# the median of the sums. WORK_DIR names the disk; in memory (/dev/shm) the restore waits for no disk.
+# log replays the calls after the increment. Rounds, medians; "together" is the
+# median of the sums. WORK_DIR names the disk; in memory (/dev/shm) the restore waits for no disk.
 set -euo pipefail
 shopt -s inherit_errexit
 . "$(dirname "$0")/lib.sh"

@@ -9,18 +9,16 @@
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 use perdura::{Db, Durability, Options};
-use perdura_base::num::to_u64;
 use perdura_device::{AlignedBuf, Disk, FileDisk};
 use serde::Serialize;
 
-use crate::kv::key_of;
 use crate::latency::{LatencyUs, histogram, micros, record};
-use crate::mirror::commit::{KEYS, TURN, Turn, commits};
 use crate::num::{f64_of, ratio};
-use crate::written::Written;
+use crate::turn::{Turn, fill};
+use crate::written::{self, Written};
 
 /// The number of rounds that are not measured. They come first.
 const WARM_UP: u64 = 1;
@@ -127,10 +125,7 @@ impl CommittingBench {
         let disk = self.disk_of(&db)?;
         let measured = self.rounds(&db, &disk);
         for number in 0..self.files() {
-            match disk.remove(&path(number)) {
-                Err(error) if !error.is_not_found() => return Err(error.into()),
-                _ => {}
-            }
+            written::clear(&disk, &path(number))?;
         }
         let (bare, committing) = measured?;
         let rows = |all: &[RowSoFar]| all.iter().map(|row| row.row(&bare[unit])).collect();
@@ -191,12 +186,13 @@ impl CommittingBench {
                 let (row, latencies) = match at.checked_sub(bare.len()) {
                     None => {
                         let row = &mut bare[at];
-                        let latencies = write_bare(&mut files[..row.threads], turn.begin)?;
+                        let latencies = write_bare(&mut files[..row.threads], turn)?;
                         (row, latencies)
                     }
                     Some(at) => {
                         let row = &mut committing[at];
-                        let latencies = commit_all(db, row.threads, self.value_bytes, turn)?;
+                        let latencies =
+                            turn.commit(db, Durability::Disk, row.threads, self.value_bytes)?;
                         (row, latencies)
                     }
                 };
@@ -216,23 +212,12 @@ fn path(number: usize) -> String {
     format!("bench-{number}.tmp")
 }
 
-/// Writes every key of the threads once, so that each commit changes a value that is there.
-fn fill(db: &Db, threads: usize, value_bytes: usize) -> Result<()> {
-    let value = vec![0; value_bytes];
-    let mut last = None;
-    for key in (0..to_u64(threads) * KEYS).map(key_of) {
-        let (_, ticket) = db.write_later(|tx| tx.put(db.database(0), &key, &value, None))?;
-        last = Some(ticket);
-    }
-    last.map_or(Ok(()), |ticket| Ok(db.wait_at(Durability::Disk, ticket)?))
-}
-
 /// Lets a thread for each file write blocks for a turn. Returns each thread's latencies.
-fn write_bare(files: &mut [Written], begin: Instant) -> Result<Vec<Histogram<u64>>> {
+fn write_bare(files: &mut [Written], turn: Turn) -> Result<Vec<Histogram<u64>>> {
     let write = |file: &mut Written| -> Result<Histogram<u64>> {
         let mut latencies = histogram();
         let mut block = Some(AlignedBuf::zeroed(BLOCK_BYTES));
-        while begin.elapsed() < TURN {
+        while turn.lasts() {
             let since = Instant::now();
             file.write(&mut block)?;
             record(&mut latencies, micros(since.elapsed()), 1);
@@ -251,63 +236,9 @@ fn write_bare(files: &mut [Written], begin: Instant) -> Result<Vec<Histogram<u64
     })
 }
 
-/// Lets threads commit for a turn. Returns each thread's latencies. Fails if a commit has changed nothing, because such a
-/// commit waits for nothing.
-fn commit_all(
-    db: &Db,
-    threads: usize,
-    value_bytes: usize,
-    turn: Turn,
-) -> Result<Vec<Histogram<u64>>> {
-    let before = db.stats().log.log_bytes;
-    let latencies = std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..threads)
-            .map(|client| {
-                scope.spawn(move || commits(db, Durability::Disk, client, value_bytes, turn))
-            })
-            .collect();
-        let joined = clients.into_iter().map(|client| client.join());
-        joined
-            .map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect::<Result<Vec<_>>>()
-    })?;
-    let count: u64 = latencies.iter().map(|one| one.len()).sum();
-    let bytes = db.stats().log.log_bytes - before;
-    ensure!(
-        bytes >= count * to_u64(value_bytes),
-        "{count} commits of {value_bytes} bytes made {bytes} bytes of log: some changed nothing"
-    );
-    Ok(latencies)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Each turn wrote the values of the turn before. Where a key was written once in a turn, the next turn changed
-    /// nothing, and waited for no disk.
-    #[test]
-    fn turns_that_repeat_values_are_noticed_and_no_two_turns_do() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let db = Db::open(Options::new(dir.path())).expect("a database");
-        fill(&db, 4, 1000).expect("keys");
-        let turns = || -> [Turn; 2] { std::array::from_fn(|_| Turn::begin()) };
-        for [first, second] in [turns(), turns()] {
-            commit_all(&db, 4, 1000, first).expect("commits");
-            let late = Turn {
-                begin: Instant::now(),
-                ..second
-            };
-            commit_all(&db, 4, 1000, late).expect("commits");
-            let again = Turn {
-                begin: Instant::now(),
-                ..second
-            };
-            let error = commit_all(&db, 4, 1000, again).expect_err("nothing new");
-            assert!(error.to_string().contains("changed nothing"), "{error}");
-        }
-        db.close().expect("a clean end");
-    }
 
     #[test]
     fn commits_and_bare_writes_are_counted_in_units_of_a_single_bare_write() {

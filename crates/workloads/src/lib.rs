@@ -11,6 +11,7 @@
 //! | [`restoring`] | restoring an archive, compared with copying its backup |
 //! | [`sms`] | messages inserted and removed by interleaved transactions |
 //! | [`tpcc`] | an order-entry system: nine tables, five transactions |
+//! | [`turn`] | threads that commit for a fixed time, and change a value in each commit |
 //! | [`update`] | rows whose values change |
 //! | [`voter`] | an election by phone: one short transaction |
 //! | [`latency`] | latencies of clients, in the form that all benches share |
@@ -28,6 +29,7 @@ pub mod process;
 pub mod restoring;
 pub mod sms;
 pub mod tpcc;
+pub mod turn;
 pub mod update;
 pub mod voter;
 mod written;

@@ -18,34 +18,31 @@ const TOGETHER_BYTES_MAX: usize = 1 << 20;
 
 /// The file that is written, and the offset of the next write.
 pub(crate) struct Written {
-    path: String,
     file: Arc<dyn File>,
     queue: Box<dyn DurableQueue>,
     at: u64,
 }
 
+/// Removes a file, if it is there.
+pub(crate) fn clear(disk: &FileDisk, path: &str) -> Result<()> {
+    match disk.remove(path) {
+        Err(error) if !error.is_not_found() => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 impl Written {
     /// Makes the file, in place of one that an earlier run may have left.
     pub fn new(disk: &FileDisk, path: &str) -> Result<Written> {
-        match disk.remove(path) {
-            Err(error) if !error.is_not_found() => return Err(error.into()),
-            _ => {}
-        }
+        clear(disk, path)?;
         let file = disk.create(path, Access::Direct)?;
         file.allocate(FILE_BYTES)?;
         file.sync()?;
         Ok(Written {
-            path: path.into(),
             file,
             queue: disk.durable_queue()?,
             at: 0,
         })
-    }
-
-    /// Removes the file.
-    pub fn leave(self, disk: &FileDisk) -> Result<()> {
-        let Written { path, .. } = self;
-        Ok(disk.remove(&path)?)
     }
 
     /// Writes a block and waits until it is durable.

@@ -5,23 +5,20 @@
 //! begin rounds alternately, so that a disturbance affects both databases. Every commit changes a value. Unless
 //! `value_bytes` is set, the value fills a block of the log.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
-use perdura::{Db, Durability, Options, Ticket};
-use perdura_base::checksum::mix64;
-use perdura_base::num::to_u64;
+use perdura::{Db, Durability, Options};
 use serde::Serialize;
 
-use crate::kv::{key_of, random_bytes};
-use crate::latency::{LatencyUs, histogram, micros, record};
+use crate::latency::{LatencyUs, histogram, record};
 use crate::num::{f64_of, ratio};
 use crate::process;
+use crate::turn::Turn;
 
-/// The length of a turn.
-pub(crate) const TURN: Duration = Duration::from_millis(250);
 /// The number of warm-up turns of each database. They come first and are not measured.
 const WARM_UP: u32 = 2;
 /// The space in a block that the value cannot use, bytes. It is for the block's head and the frame's head.
@@ -29,8 +26,6 @@ const HEADS_BYTES: usize = 512;
 /// The time between two readings of the exposure. The exposure is the age and the size of the log that is not yet on
 /// disk.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
-/// The number of keys of each thread.
-pub(crate) const KEYS: u64 = 1000;
 /// The mirror must be complete within this time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -214,13 +209,7 @@ impl<'a> Side<'a> {
         let ends = AtomicBool::new(false);
         let bytes_max = AtomicU64::new(0);
         let (db, durability) = (self.db, self.durability);
-        let turn = Turn::begin();
-        let (outcomes, ages) = std::thread::scope(|scope| {
-            let clients: Vec<_> = (0..threads)
-                .map(|client| {
-                    scope.spawn(move || commits(db, durability, client, value_bytes, turn))
-                })
-                .collect();
+        let (outcome, ages) = std::thread::scope(|scope| {
             let watcher = scope.spawn(|| {
                 let mut ages = histogram();
                 while !ends.load(Ordering::Relaxed) {
@@ -231,20 +220,20 @@ impl<'a> Side<'a> {
                 }
                 ages
             });
-            let outcomes: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
+            // The watcher must end even if a client panics.
+            let turn = || Turn::begin().commit(db, durability, threads, value_bytes);
+            let outcome = catch_unwind(AssertUnwindSafe(turn));
             ends.store(true, Ordering::Relaxed);
-            (outcomes, watcher.join())
+            (outcome, watcher.join())
         });
         let seconds = begin.elapsed().as_secs_f64();
         let spent = cpu().zip(cpu_before).map(|(after, before)| after - before);
-        for outcome in outcomes {
-            let latencies = outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            if measured {
+        let latencies = outcome.unwrap_or_else(|panic| resume_unwind(panic))?;
+        if measured {
+            for latencies in latencies {
                 self.latencies.add(&latencies).expect("the same bounds");
             }
-        }
-        if measured {
-            let ages = ages.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let ages = ages.unwrap_or_else(|panic| resume_unwind(panic));
             self.exposed.add(&ages).expect("the same bounds");
             self.exposed_bytes_max = self.exposed_bytes_max.max(bytes_max.into_inner());
             self.seconds += seconds;
@@ -273,50 +262,4 @@ impl<'a> Side<'a> {
             cpu_us: self.cpu_seconds.map(|spent| ratio(spent * 1e6, count)),
         }
     }
-}
-
-/// A turn of a database.
-#[derive(Clone, Copy)]
-pub(crate) struct Turn {
-    /// The clock at the beginning. It decides which values the turn writes, so that no two turns write the same.
-    pub seed: u64,
-    /// The beginning.
-    pub begin: Instant,
-}
-
-impl Turn {
-    /// Begins a turn now.
-    pub fn begin() -> Turn {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-        let nanos = since_1970.map_or(0, |since| since.as_nanos());
-        Turn {
-            seed: u64::try_from(nanos).unwrap_or(u64::MAX),
-            begin: Instant::now(),
-        }
-    }
-}
-
-/// Runs the commits of one client's thread in a turn. Returns their latencies. The values of each turn differ. A commit
-/// that writes the value that is there changes nothing, and need not wait for the disk.
-pub(crate) fn commits(
-    db: &Db,
-    durability: Durability,
-    client: usize,
-    value_bytes: usize,
-    turn: Turn,
-) -> Result<Histogram<u64>> {
-    let mut random = fastrand::Rng::with_seed(mix64(turn.seed) ^ (to_u64(client) + 1));
-    let mut value = vec![0; value_bytes];
-    let mut latencies = histogram();
-    while turn.begin.elapsed() < TURN {
-        random_bytes(&mut random, &mut value);
-        let key = key_of(to_u64(client) * KEYS + random.u64(..KEYS));
-        let since = Instant::now();
-        let parts = [db.partition_of(&key)].into_iter().collect();
-        let ((), ticket): ((), Ticket) =
-            db.transact(&parts, |tx| tx.put(db.database(0), &key, &value, None))?;
-        db.wait_at(durability, ticket)?;
-        record(&mut latencies, micros(since.elapsed()), 1);
-    }
-    Ok(latencies)
 }

@@ -21,7 +21,7 @@ use serde::Serialize;
 use super::buffer::{self, BufferRow};
 use super::easy::{Easy, EasyRow};
 use crate::latency::{LatencyUs, histogram, micros, record};
-use crate::written::Written;
+use crate::written::{self, Written};
 
 /// The file that the bench writes.
 const FILE: &str = "bench-mirror.tmp";
@@ -116,7 +116,8 @@ impl ShipBench {
         let rows = self.block_bytes.iter();
         let rows = rows.map(|bytes| self.row(*bytes, &mut written, &mut nodes));
         let rows: Result<Vec<ShipRow>> = rows.collect();
-        written.leave(&disk)?;
+        drop(written);
+        written::clear(&disk, FILE)?;
         let log_buffer = self.log_buffer(&nodes);
         for node in &mut nodes {
             node.leave()?;

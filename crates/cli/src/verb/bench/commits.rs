@@ -9,13 +9,12 @@ use anyhow::{Result, ensure};
 use clap::Parser;
 use perdura_server::settings::units;
 use perdura_workloads::committing::{CommittingBench, CommittingRow};
+use perdura_workloads::turn::VALUE_BYTES_MIN;
 
 use crate::exit::Usage;
 use crate::output;
 use crate::verb::database::DatabaseArgs;
 
-/// The minimum size of a value, bytes.
-const VALUE_BYTES_MIN: usize = 8;
 /// The maximum number of threads that commit.
 const THREADS_MAX: usize = 1024;
 /// The maximum number of threads that make bare writes. Each has a file of 64 MiB.

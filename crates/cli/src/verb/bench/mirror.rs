@@ -17,6 +17,7 @@ use perdura_workloads::latency::LatencyUs;
 use perdura_workloads::mirror::buffer::BufferSide;
 use perdura_workloads::mirror::commit::{CommitBench, CommitSide};
 use perdura_workloads::mirror::ship::{ShipBench, ShipReport};
+use perdura_workloads::turn::VALUE_BYTES_MIN;
 
 use crate::exit::Usage;
 use crate::nodes;
@@ -165,10 +166,15 @@ pub fn run(args: &MirrorArgs) -> Result<()> {
 /// Runs the measurement of `--commits`.
 fn commits(args: &MirrorArgs) -> Result<()> {
     ensure!(
-        args.nodes.len() == 2
-            && args.value_bytes != Some(0)
-            && args.threads.iter().all(|count| (1..=1024).contains(count)),
+        args.nodes.len() == 2 && args.threads.iter().all(|count| (1..=1024).contains(count)),
         Usage("--commits takes two nodes, and --threads 1 to 1024".into())
+    );
+    ensure!(
+        args.value_bytes
+            .is_none_or(|bytes| bytes >= VALUE_BYTES_MIN),
+        Usage(format!(
+            "--value-bytes is at least {VALUE_BYTES_MIN}, so that each value differs from the one before"
+        ))
     );
     let alone = Options::new(args.data.join("disk"));
     // In a measurement both nodes may be on one machine.
