@@ -15,8 +15,8 @@ use perdura_heap::ahead::AHEAD_KEYS;
 use perdura_recovery::disks::Disks;
 use perdura_recovery::indexing::ReadCatalog;
 use perdura_recovery::{Catalog, ComponentKind, Life, Progress};
-use perdura_txn::executor::ExecutorOptions;
-use perdura_txn::{Executor, Ticket, Tx};
+use perdura_txn::executor::{ExecutorOptions, Manner};
+use perdura_txn::{Executor, Says, Ticket, Tx};
 use perdura_wal::Rung;
 
 use smallvec::SmallVec;
@@ -252,7 +252,24 @@ impl Core {
         now_ms: u64,
         f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
     ) -> Result<(R, Ticket), E> {
-        let (value, ticket) = self.executor.run(parts, now_ms, f)?;
+        self.transact_then(parts, now_ms, f, |_, _| ())
+    }
+
+    /// Like [`transact_at`](Self::transact_at), but calls `settle` after the commit, before the latches are released;
+    /// see [`Executor::run_then`].
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact).
+    pub fn transact_then<R, E: From<Error>>(
+        &self,
+        parts: &PartitionSet,
+        now_ms: u64,
+        f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+        settle: impl FnMut(&mut R, Ticket),
+    ) -> Result<(R, Ticket), E> {
+        let says = Says::Effects;
+        let manner = Manner { now_ms, says };
+        let (value, ticket) = self.executor.run_then(parts, &manner, f, settle)?;
         debug_assert!(
             ticket.epoch <= self.wal.current(),
             "a ticket names an epoch that has begun"

@@ -147,14 +147,59 @@ impl Db {
         &self,
         parts: &PartitionSet,
         now_ms: u64,
+        f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+    ) -> Result<Attempt<R>, E> {
+        self.try_transact_then(parts, now_ms, f, |_, _| ())
+    }
+
+    /// Like [`transact_at`](Self::transact_at), but calls `settle` after the commit, as
+    /// [`try_transact_then`](Self::try_transact_then) does.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    ///
+    /// # Panics
+    /// As [`try_transact_then`](Self::try_transact_then).
+    pub fn transact_then<R, E: From<Error>>(
+        &self,
+        parts: &PartitionSet,
+        now_ms: u64,
         mut f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+        mut settle: impl FnMut(&mut R, Ticket),
+    ) -> Result<(R, Ticket), E> {
+        loop {
+            match self.try_transact_then(parts, now_ms, &mut f, &mut settle)? {
+                Attempt::Committed(value, ticket) => return Ok((value, ticket)),
+                Attempt::Behind { .. } => self.hold_back(),
+            }
+        }
+    }
+
+    /// Like [`try_transact_at`](Self::try_transact_at), but calls `settle` after the commit, before the latches are
+    /// released. So no other transaction on these partitions comes between the commit and `settle`. This is for state
+    /// beside the database that must follow the order of commits, such as a message for each change of a key. `settle`
+    /// runs once. It must be short, and must not run a transaction.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    ///
+    /// # Panics
+    /// As [`write`](Self::write), and if `settle` panics. The transaction has then committed.
+    #[inline]
+    pub fn try_transact_then<R, E: From<Error>>(
+        &self,
+        parts: &PartitionSet,
+        now_ms: u64,
+        mut f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+        settle: impl FnMut(&mut R, Ticket),
     ) -> Result<Attempt<R>, E> {
         self.attempt(|watch| {
-            self.shared.core().transact_at(parts, now_ms, |tx| {
+            let run = |tx: &mut Tx<'_>| {
                 let result = f(tx);
                 watch(tx.awaits_log());
                 result
-            })
+            };
+            self.shared.core().transact_then(parts, now_ms, run, settle)
         })
     }
 

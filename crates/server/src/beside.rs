@@ -5,23 +5,26 @@
 //! partitions. A thread also runs long MULTI blocks, and MULTI blocks with one of these commands.
 //!
 //! In the meantime the loop postpones requests for keys of these partitions, so the loop never waits for a latch. A
-//! command has *landed* when the loop has taken over its result. The loop reports the changes to observers only after
-//! that, and the command's partitions stay held until then. So a client that reads or watches the changed keys sees
-//! none or all of the command's changes. One command runs beside the loop at a time. A second command is postponed.
+//! command has *landed* when the loop has taken over its result. The command's partitions count as held until then.
+//! Observers are informed at the commit, under the latches. So a client that reads or watches the changed keys sees none
+//! or all of the command's changes. One command runs beside the loop at a time. A second command is postponed.
 
 use crate::acl::User;
-use crate::command::data::{Host, Outcome};
-use crate::command::dispatch::{Finished, add_partitions, failed, note_run, told_by};
+use crate::command::data::{Claims, Host, Observing, Outcome};
+use crate::command::dispatch::{Finished, note_run};
+use crate::command::run::{add_partitions, failed, told_by};
 use crate::command::server::info::{Fields, everything};
-use crate::command::wait::{answer, serve};
+use crate::command::wait::answer;
 use crate::command::{Command, Data, Told, flag};
-use crate::engine::{Attempt, Db, Error, PartitionSet, Ticket};
+use crate::common::Common;
+use crate::engine::{Attempt, Db, Epoch, Error, PartitionSet, Ticket, Tx};
 use crate::pubsub::Seat;
 use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
 use crate::session::Session;
 use crate::state::{Stage, State};
 use perdura_base::num::to_u64;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
@@ -41,6 +44,9 @@ pub(crate) trait Load: Send {
 
     /// Returns the command and its arguments, for statistics and the slow log.
     fn request(&self) -> (&'static Command, Args<'_>);
+
+    /// Calls `note` with each command that the load has run.
+    fn each(&self, note: &mut dyn FnMut(&'static Command, &Args<'_>));
 
     /// Counts the commands that the load has run. The loop calls it after the load has landed.
     fn count(&mut self, _: &mut State, _: &Session) {}
@@ -66,8 +72,8 @@ impl Load for Single {
         (self.command, self.args.args())
     }
 
-    fn count(&mut self, state: &mut State, session: &Session) {
-        state.note_reads(session, self.command, &self.args.args());
+    fn each(&self, note: &mut dyn FnMut(&'static Command, &Args<'_>)) {
+        note(self.command, &self.args.args());
     }
 
     fn bytes(&self) -> usize {
@@ -83,8 +89,13 @@ struct Order {
     database: u8,
     partitions: PartitionSet,
     user: Arc<User>,
+    seat: Seat,
     resp3: bool,
+    /// True if the keys that the load reads are noted for its client.
+    tracks: bool,
     now_ms: u64,
+    common: Arc<Common>,
+    newest: Epoch,
 }
 
 /// A load that has run.
@@ -114,15 +125,36 @@ impl Order {
     }
 
     fn attempt(&mut self, reply: &mut Vec<u8>) -> Result<Attempt<Outcome>, Error> {
-        let (load, resp3) = (&mut self.load, self.resp3);
+        let (load, resp3, common) = (RefCell::new(&mut self.load), self.resp3, &*self.common);
+        let claims = RefCell::new(Claims::new(common));
+        let run = |tx: &mut Tx<'_>| {
+            let claims = &mut claims.borrow_mut();
+            claims.restart();
+            reply.clear();
+            let mut data = Data::beside(&self.host, common, &self.db, tx, self.database);
+            data.run_for(&self.user);
+            load.borrow_mut()
+                .run(&mut data, &mut Out::new(reply, resp3))?;
+            data.serve(claims)?;
+            data.finish()
+        };
+        let observing = Observing {
+            common,
+            writer: self.seat,
+            newest: self.newest,
+            reached: self.db.reached(),
+        };
+        let (seat, max) = (self.seat, self.host.tracking_keys_max);
+        let publish = |outcome: &mut Outcome, ticket: Ticket| {
+            if self.tracks {
+                let note =
+                    &mut |command, args: &Args<'_>| common.note_keys(seat, command, args, max);
+                load.borrow().each(note);
+            }
+            outcome.publish(&observing, &mut claims.borrow_mut(), ticket.epoch);
+        };
         self.db
-            .try_transact_at(&self.partitions, self.now_ms, |tx| {
-                reply.clear();
-                let mut data = Data::beside(&self.host, &self.db, tx, self.database);
-                data.run_for(&self.user);
-                load.run(&mut data, &mut Out::new(reply, resp3))?;
-                data.finish()
-            })
+            .try_transact_then(&self.partitions, self.now_ms, run, publish)
     }
 
     /// Waits until the log has room for `bytes` bytes. The command begins only after that.
@@ -227,8 +259,12 @@ impl State {
             database,
             partitions: held,
             user: Arc::clone(&session.user),
+            seat: session.seat,
             resp3: session.resp3,
+            tracks: session.tracks_reads(),
             now_ms: self.wall_ms(),
+            common: Arc::clone(&self.common),
+            newest: self.newest,
         };
         self.beside.flight = Some(Flight {
             seat: session.seat,
@@ -333,7 +369,7 @@ impl State {
                 })
             }
         }
-        serve(self);
+        self.read_mail();
         let kept = std::mem::take(&mut self.beside.kept);
         self.let_on(kept);
         for sender in std::mem::take(&mut self.beside.figures) {
@@ -349,14 +385,12 @@ impl State {
             reply,
             took,
         } = landed;
-        self.begin_running(flight.seat, flight.resp3);
         let result = result.map(|(outcome, ticket)| {
             let told = outcome.told(ticket.epoch, self.reached);
-            outcome.settle(self, ticket.epoch);
+            outcome.settle(self);
             self.newest = self.newest.max(told.epoch);
             told
         });
-        self.end_running();
         debug_assert!(
             self.beside.flight.is_none(),
             "what has landed flies no more"
@@ -392,7 +426,7 @@ impl State {
         note_run(self, &connection.session, &finished);
         connection.session.end_caching(command);
         answer(self, &mut connection, start, told);
-        self.seal_own(&mut connection.session, &mut connection.replies);
+        self.read_mail_behind(&mut connection.session, &mut connection.replies);
         connection.account(self);
         self.connections.put(index, connection);
         self.touch(index);

@@ -1,25 +1,30 @@
 //! Clients that wait for a key, as BLPOP does, in order of arrival and with deadlines.
 //!
 //! A command that finds nothing ends with a [`Wait`], and its client is stored here with a copy of the request. A
-//! change of one of the command's keys makes this key *ready*. When the command has been answered, the clients that
-//! wait for the ready key are tried again in order of arrival. The repeated request names only that key
-//! (`command::wait`). So one function serves a client at the first try and at later tries. Each later try is a separate
-//! transaction, and its reply waits for the disk like any other.
+//! transaction that changes one of the command's keys serves the clients that wait for the key, in order of arrival,
+//! before it commits ([`crate::command::data::serving`]). The repeated request names only that key. So one function
+//! serves a client at the first try and at later tries, and no other client can take what a waiting client gets.
 //!
-//! A key also becomes ready when it is removed or its type changes, because some clients then stop waiting
-//! ([`Wait::gone`]).
+//! Some clients stop waiting when their key is removed or its type changes ([`Wait::gone`]).
 //!
-//! Invariant: `keys` lists each client in `clients` under each of the client's keys. `deadlines` lists each client that
-//! has a deadline. Neither lists other clients.
+//! # Claims
+//! A transaction claims a client before it runs the client's command. Until the claim ends, no other transaction serves
+//! the client, and neither its deadline nor CLIENT UNBLOCK ends its wait. A claim ends when the transaction commits. It is
+//! returned when the transaction is undone, or when the command finds nothing.
+//!
+//! Invariant: `keys` lists each client in `clients` under each of the client's keys, and no other clients.
 
+use crate::acl::User;
 use crate::command::Command;
-use crate::deadlines::Deadlines;
 use crate::engine::{Epoch, Shape};
+use crate::part::Observers;
 use crate::pubsub::Seat;
 use crate::resp::parse::{Args, OwnedArgs};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use crate::session::Session;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// The reply of a command that found nothing and may not wait, because it is in a MULTI block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +84,10 @@ pub(crate) fn parse_timeout(arg: &[u8]) -> Result<Option<Duration>, &'static str
 pub(crate) struct Asking {
     /// The client.
     pub seat: Seat,
+    /// The client's user.
+    pub user: Arc<User>,
+    /// True if the client speaks RESP3.
+    pub resp3: bool,
     /// The database of the client's keys.
     pub database: u8,
     /// The client's command.
@@ -87,22 +96,33 @@ pub(crate) struct Asking {
     pub epoch: Epoch,
 }
 
+impl Asking {
+    /// Returns the client of a session, whose command has found nothing. `epoch` is the epoch that a reply about the
+    /// empty keys depends on.
+    pub(crate) fn of(session: &Session, command: &'static Command, epoch: Epoch) -> Asking {
+        Asking {
+            seat: session.seat,
+            user: Arc::clone(&session.user),
+            resp3: session.resp3,
+            database: session.database,
+            command,
+            epoch,
+        }
+    }
+}
+
 /// A client that waits.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// The client.
-    pub seat: Seat,
-    /// The database of the client's keys.
-    pub database: u8,
-    /// The client's command.
-    pub command: &'static Command,
-    /// The epoch that must be durable before a reply says that the keys are empty.
-    pub epoch: Epoch,
-    /// The condition that the client waits for.
-    pub wait: Wait,
+    /// The client and its command.
+    pub asking: Asking,
+    wait: Wait,
     args: OwnedArgs,
     ticket: u64,
-    deadline: Option<Instant>,
+    /// True while a transaction serves the client. No other thread may take it.
+    is_claimed: bool,
+    /// True if another transaction has found the client claimed. If the claim is returned, the keys are tried again.
+    was_missed: bool,
 }
 
 impl Waiter {
@@ -112,7 +132,7 @@ impl Waiter {
     }
 
     /// Returns the request with `key` as its only key.
-    pub(crate) fn narrowed(&self, key: &[u8]) -> OwnedArgs {
+    fn narrowed(&self, key: &[u8]) -> OwnedArgs {
         let (args, keys) = (self.args.args(), &self.wait.keys);
         let paired = keys.start + 1..keys.end + self.wait.paired.len();
         let mut narrowed = OwnedArgs::default();
@@ -136,6 +156,31 @@ impl Waiter {
         let args = self.args.args();
         self.wait.keys.clone().map(move |at| args.at(at))
     }
+
+    /// Returns the client's keys, with their database.
+    fn places(&self) -> Vec<(u8, Box<[u8]>)> {
+        let database = self.asking.database;
+        self.keys().map(|key| (database, key.into())).collect()
+    }
+}
+
+/// A client that a transaction has claimed, with what the transaction needs to serve it.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    /// The client.
+    pub seat: Seat,
+    /// The client's place in the order of arrival.
+    pub ticket: u64,
+    /// The client's user.
+    pub user: Arc<User>,
+    /// True if the client speaks RESP3.
+    pub resp3: bool,
+    /// The client's command.
+    pub command: &'static Command,
+    /// The request with the ready key as its only key.
+    pub args: OwnedArgs,
+    /// The error that ends the waiting, if the key no longer holds a value of the client's shape.
+    pub gone: Option<&'static str>,
 }
 
 /// The clients that wait for one key, in order of arrival.
@@ -151,34 +196,22 @@ struct Queue {
 pub(crate) struct Blocking {
     clients: HashMap<u64, Waiter>,
     keys: HashMap<u8, HashMap<Box<[u8]>, Queue>>,
-    deadlines: Deadlines,
-    ready: VecDeque<(u8, Box<[u8]>)>,
-    /// The keys of `ready`, as a set.
-    noted: HashSet<(u8, Box<[u8]>)>,
     tickets: u64,
     /// The number of clients with [`Wait::gone`] set.
     ending: usize,
 }
 
-impl Blocking {
+impl Observers for Blocking {
     /// Returns whether no client waits.
-    pub(crate) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.clients.is_empty()
     }
+}
 
+impl Blocking {
     /// Returns the number of clients that wait.
     pub(crate) fn count(&self) -> usize {
         self.clients.len()
-    }
-
-    /// Returns the number of waiting clients that have a deadline.
-    pub(crate) fn timeouts(&self) -> usize {
-        self.deadlines.count()
-    }
-
-    /// Returns whether this client waits.
-    pub(crate) fn contains(&self, id: u64) -> bool {
-        self.clients.contains_key(&id)
     }
 
     /// Returns a client that waits.
@@ -186,34 +219,22 @@ impl Blocking {
         self.clients.get(&id)
     }
 
-    /// Adds a client that waits. It comes after all clients that are already waiting.
+    /// Adds a client that waits. It comes after all clients that are already waiting. The caller holds the latches of
+    /// the keys' partitions, so no change of a key comes between the command's lookup and this call.
     pub(crate) fn add(&mut self, asking: Asking, wait: Wait, args: &Args<'_>) {
-        let Asking {
-            seat,
-            database,
-            command,
-            epoch,
-        } = asking;
         self.tickets += 1;
-        let deadline = wait.timeout.and_then(|t| Instant::now().checked_add(t));
-        self.put_back(Waiter {
-            seat,
-            database,
-            command,
-            epoch,
+        let (id, database) = (asking.seat.id, asking.database);
+        let waiter = Waiter {
+            asking,
             wait,
             args: OwnedArgs::copy(args),
             ticket: self.tickets,
-            deadline,
-        });
-    }
-
-    /// Makes a client wait again, in its old place.
-    pub(crate) fn put_back(&mut self, waiter: Waiter) {
-        let id = waiter.seat.id;
+            is_claimed: false,
+            was_missed: false,
+        };
         let ends = waiter.wait.gone.is_some();
         self.ending += usize::from(ends);
-        let keys = self.keys.entry(waiter.database).or_default();
+        let keys = self.keys.entry(database).or_default();
         for key in waiter.keys() {
             if !keys.contains_key(key) {
                 keys.insert(key.into(), Queue::default());
@@ -225,18 +246,30 @@ impl Blocking {
                 }
             }
         }
-        self.deadlines.add(waiter.deadline, id);
         debug_assert!(!waiter.wait.keys.is_empty(), "a client waits for a key");
-        debug_assert!(waiter.ticket <= self.tickets, "tickets are given in turn");
         let before = self.clients.insert(id, waiter);
         debug_assert!(before.is_none(), "a client waits once");
     }
 
-    /// Removes and returns a client. `None`: it was not waiting.
+    /// Removes and returns a client that is not claimed. `None`: it was not waiting, or a transaction serves it.
     pub(crate) fn take(&mut self, id: u64) -> Option<Waiter> {
+        let claimed = self.clients.get(&id)?.is_claimed;
+        (!claimed).then(|| self.remove(id))?
+    }
+
+    /// Returns whether a transaction serves this client.
+    pub(crate) fn is_claimed(&self, id: u64) -> bool {
+        self.clients
+            .get(&id)
+            .is_some_and(|waiter| waiter.is_claimed)
+    }
+
+    /// Removes and returns a client, even if a transaction serves it.
+    fn remove(&mut self, id: u64) -> Option<Waiter> {
         let waiter = self.clients.remove(&id)?;
         self.ending -= usize::from(waiter.wait.gone.is_some());
-        if let Some(keys) = self.keys.get_mut(&waiter.database) {
+        let database = waiter.asking.database;
+        if let Some(keys) = self.keys.get_mut(&database) {
             for key in waiter.keys() {
                 let emptied = keys.get_mut(key).is_some_and(|queue| {
                     queue.all.remove(&waiter.ticket);
@@ -248,17 +281,12 @@ impl Blocking {
                 }
             }
             if keys.is_empty() {
-                self.keys.remove(&waiter.database);
+                self.keys.remove(&database);
             }
         }
-        self.deadlines.remove(waiter.deadline, id);
         debug_assert!(
             self.ending <= self.clients.len(),
             "those that end are among those that wait"
-        );
-        debug_assert!(
-            self.deadlines.count() <= self.clients.len(),
-            "only who waits has a deadline"
         );
         debug_assert!(
             !self.clients.is_empty() || self.keys.is_empty(),
@@ -267,64 +295,115 @@ impl Blocking {
         Some(waiter)
     }
 
-    /// Notes that a key has changed. The clients that wait for it will be tried again.
-    pub(crate) fn touch(&mut self, database: u8, key: &[u8]) {
-        let waited = self
-            .keys
-            .get(&database)
-            .is_some_and(|k| k.contains_key(key));
-        if waited && self.noted.insert((database, key.into())) {
-            self.ready.push_back((database, key.into()));
-        }
-        debug_assert_eq!(self.ready.len(), self.noted.len(), "a key is ready once");
+    /// Returns whether any client waits for a key.
+    pub(crate) fn waits_for(&self, database: u8, key: &[u8]) -> bool {
+        let keys = self.keys.get(&database);
+        keys.is_some_and(|keys| keys.contains_key(key))
     }
 
     /// Returns the keys of one database for which clients wait.
-    pub(crate) fn keys_of(&self, database: u8) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn keys_of(&self, database: u8) -> Vec<Box<[u8]>> {
         let keys = self.keys.get(&database);
         keys.into_iter()
-            .flat_map(|keys| keys.keys())
-            .map(AsRef::as_ref)
+            .flat_map(|keys| keys.keys().cloned())
+            .collect()
     }
 
-    /// Removes and returns the next key that is ready.
-    #[inline]
-    pub(crate) fn next_ready(&mut self) -> Option<(u8, Box<[u8]>)> {
-        let next = self.ready.pop_front()?;
-        let was_noted = self.noted.remove(&next);
-        debug_assert!(was_noted, "a key is ready once");
-        Some(next)
+    /// Returns all keys for which clients wait, in the order in which their clients came.
+    pub(crate) fn places(&self) -> Vec<(u8, Box<[u8]>)> {
+        let mut waiters: Vec<&Waiter> = self.clients.values().collect();
+        waiters.sort_unstable_by_key(|waiter| waiter.ticket);
+        waiters.into_iter().flat_map(Waiter::places).collect()
     }
 
-    /// Returns the first client that waits for a key and has a ticket above `after`: (ticket, id). Tickets number the
-    /// clients in order of arrival.
-    pub(crate) fn next_waiter(&self, database: u8, key: &[u8], after: u64) -> Option<(u64, u64)> {
-        let queue = self.keys.get(&database)?.get(key)?;
-        let (ticket, id) = queue.all.range(after + 1..).next()?;
-        Some((*ticket, *id))
+    /// Claims the first client that waits for a key with a value of this shape, among those with a ticket above `after`.
+    pub(crate) fn claim(&mut self, place: Place<'_>, shape: Shape, after: u64) -> Option<Claimed> {
+        let suits = |waiter: &Waiter| waiter.wait.shape == shape;
+        self.claim_first(place, |queue| &queue.all, after, suits)
+    }
+
+    /// Claims the first client that stops waiting because the key has no value of the client's shape. `held` is the
+    /// shape of the key's value.
+    pub(crate) fn claim_ending(
+        &mut self,
+        place: Place<'_>,
+        held: Option<Shape>,
+    ) -> Option<Claimed> {
+        let suits = |waiter: &Waiter| Some(waiter.wait.shape) != held;
+        self.claim_first(place, |queue| &queue.ending, 0, suits)
+    }
+
+    fn claim_first(
+        &mut self,
+        place: Place<'_>,
+        of: impl Fn(&Queue) -> &BTreeMap<u64, u64>,
+        mut after: u64,
+        suits: impl Fn(&Waiter) -> bool,
+    ) -> Option<Claimed> {
+        let queue = self.keys.get(&place.database)?.get(place.key)?;
+        while let Some((ticket, id)) = of(queue).range(after + 1..).next() {
+            after = *ticket;
+            let Some(waiter) = self.clients.get_mut(id).filter(|waiter| suits(waiter)) else {
+                continue;
+            };
+            if waiter.is_claimed {
+                waiter.was_missed = true;
+                continue;
+            }
+            waiter.is_claimed = true;
+            return Some(Claimed {
+                seat: waiter.asking.seat,
+                ticket: waiter.ticket,
+                user: Arc::clone(&waiter.asking.user),
+                resp3: waiter.asking.resp3,
+                command: waiter.asking.command,
+                args: waiter.narrowed(place.key),
+                gone: waiter.wait.gone,
+            });
+        }
+        None
+    }
+
+    /// Returns a claim: the client waits on, in its old place. Returns the client's keys if they must be tried again.
+    pub(crate) fn return_claim(&mut self, id: u64) -> Vec<(u8, Box<[u8]>)> {
+        let Some(waiter) = self.clients.get_mut(&id) else {
+            return Vec::new();
+        };
+        debug_assert!(waiter.is_claimed, "only what was claimed is returned");
+        waiter.is_claimed = false;
+        match std::mem::take(&mut waiter.was_missed) {
+            true => waiter.places(),
+            false => Vec::new(),
+        }
+    }
+
+    /// Removes a client that a transaction has served. Returns the epoch that a reply about empty keys depends on.
+    pub(crate) fn end_claim(&mut self, id: u64) -> Epoch {
+        debug_assert!(self.is_claimed(id), "only a claimed client is served");
+        let waiter = self.remove(id);
+        waiter.map_or(Epoch(0), |waiter| waiter.asking.epoch)
+    }
+
+    /// Gives a client, if it waits, its user's new version.
+    pub(crate) fn renew(&mut self, id: u64, user: &Arc<User>) {
+        if let Some(waiter) = self.clients.get_mut(&id) {
+            waiter.asking.user = Arc::clone(user);
+        }
     }
 
     /// Returns whether any client stops waiting when its key is gone.
     pub(crate) fn any_ends(&self) -> bool {
         self.ending > 0
     }
+}
 
-    /// Returns the id of the first client that stops waiting when this key is gone.
-    pub(crate) fn next_ending(&self, database: u8, key: &[u8]) -> Option<u64> {
-        let queue = self.keys.get(&database)?.get(key)?;
-        queue.ending.values().next().copied()
-    }
-
-    /// Returns the earliest deadline.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.deadlines.next()
-    }
-
-    /// Removes and returns a client with an expired deadline.
-    pub(crate) fn next_late(&mut self, now: Instant) -> Option<Waiter> {
-        let id = self.deadlines.next_late(now)?;
-        self.take(id)
-    }
+/// A key and its database.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// The database.
+    pub database: u8,
+    /// The key.
+    pub key: &'a [u8],
 }
 
 #[cfg(test)]
@@ -349,59 +428,79 @@ mod tests {
         let mut parser = Parser::new();
         parser.parse(line, &Limits::STRANGER, 1).expect("a request");
         let command = all().next().expect("a command");
-        let seat = Seat { index: 0, id };
+        let seat = Seat { id, ..Seat::NOBODY };
         let asking = Asking {
             seat,
+            user: Arc::new(User::new(b"user", true)),
+            resp3: false,
             database: 0,
             command,
-            epoch: Epoch(0),
+            epoch: Epoch(id),
         };
         blocking.add(asking, wait, &parser.args(line));
     }
 
+    fn place(key: &[u8]) -> Place<'_> {
+        Place { database: 0, key }
+    }
+
+    fn claim(blocking: &mut Blocking, key: &[u8], after: u64) -> Option<Claimed> {
+        blocking.claim(place(key), Shape::List, after)
+    }
+
     #[test]
-    fn clients_wait_in_the_order_in_which_they_came() {
+    fn clients_are_claimed_in_the_order_in_which_they_came() {
         let mut blocking = Blocking::default();
         for id in [7, 3, 5] {
             add(&mut blocking, id, b"x a b 0\n", wait(1..3, None));
         }
-        blocking.touch(0, b"c");
-        blocking.touch(1, b"a");
-        assert_eq!(blocking.next_ready(), None, "nobody waits for those");
-        blocking.touch(0, b"a");
-        blocking.touch(0, b"a");
-        assert_eq!(blocking.next_ready(), Some((0, b"a"[..].into())));
-        assert_eq!(blocking.next_ready(), None);
-        let mut order = Vec::new();
-        let mut after = 0;
-        while let Some((ticket, id)) = blocking.next_waiter(0, b"a", after) {
-            order.push(id);
-            after = ticket;
+        assert!(!blocking.waits_for(0, b"c") && !blocking.waits_for(1, b"a"));
+        assert!(blocking.claim(place(b"a"), Shape::Set, 0).is_none());
+        let (mut order, mut after) = (Vec::new(), 0);
+        while let Some(claim) = claim(&mut blocking, b"a", after) {
+            order.push(claim.seat.id);
+            after = claim.ticket;
         }
         assert_eq!(order, [7, 3, 5]);
-        let first = blocking.take(7).expect("it waits");
-        blocking.put_back(first);
-        let next = blocking.next_waiter(0, b"b", 0).map(|(_, id)| id);
+        assert!(blocking.return_claim(7).is_empty(), "nobody missed it");
+        let next = claim(&mut blocking, b"b", 0).map(|claim| claim.seat.id);
         assert_eq!(next, Some(7), "it has kept its place");
-        for id in [3, 5, 7] {
-            assert!(blocking.take(id).is_some());
-        }
+        let ended = [7, 3, 5].map(|id| blocking.end_claim(id).0);
+        assert_eq!(ended, [7, 3, 5]);
         assert!(blocking.is_empty() && blocking.keys.is_empty());
     }
 
     #[test]
-    fn a_key_is_ready_once_however_often_it_changes() {
+    fn a_claimed_client_is_nobody_elses_and_what_missed_it_is_tried_again() {
         let mut blocking = Blocking::default();
         add(&mut blocking, 1, b"x a b 0\n", wait(1..3, None));
-        for key in [&b"a"[..], b"b", b"a", b"c"] {
-            blocking.touch(0, key);
-        }
-        let next = |blocking: &mut Blocking| blocking.next_ready().map(|(_, key)| key.to_vec());
-        assert_eq!(next(&mut blocking), Some(b"a".to_vec()));
-        blocking.touch(0, b"a");
-        assert_eq!(next(&mut blocking), Some(b"b".to_vec()));
-        assert_eq!(next(&mut blocking), Some(b"a".to_vec()));
-        assert_eq!(next(&mut blocking), None);
+        assert!(claim(&mut blocking, b"a", 0).is_some());
+        assert!(blocking.is_claimed(1) && blocking.take(1).is_none());
+        assert!(claim(&mut blocking, b"b", 0).is_none());
+        let again = blocking.return_claim(1);
+        assert_eq!(again, [(0, b"a"[..].into()), (0, b"b"[..].into())]);
+        assert!(claim(&mut blocking, b"b", 0).is_some());
+        assert!(blocking.return_claim(1).is_empty());
+        assert!(blocking.take(1).is_some() && blocking.is_empty());
+    }
+
+    #[test]
+    fn a_client_ends_with_its_key_only_if_it_asked_for_that() {
+        let mut blocking = Blocking::default();
+        let ends = Wait {
+            shape: Shape::Stream,
+            gone: Some("NOGROUP"),
+            ..wait(1..2, None)
+        };
+        add(&mut blocking, 1, b"x a 0\n", wait(1..2, None));
+        add(&mut blocking, 2, b"x a 0\n", ends);
+        assert!(blocking.any_ends());
+        let there = blocking.claim_ending(place(b"a"), Some(Shape::Stream));
+        assert!(there.is_none());
+        let gone = blocking.claim_ending(place(b"a"), None).expect("it ends");
+        assert_eq!((gone.seat.id, gone.gone), (2, Some("NOGROUP")));
+        blocking.end_claim(2);
+        assert!(!blocking.any_ends() && blocking.count() == 1);
     }
 
     #[test]
@@ -412,9 +511,8 @@ mod tests {
             ..wait(3..5, None)
         };
         add(&mut blocking, 1, b"blmpop 0 2 a b left\n", counted);
-        let waiter = blocking.take(1).expect("it waits");
-        let narrowed = waiter.narrowed(b"b");
-        let words: Vec<&[u8]> = narrowed.args().from(0).collect();
+        let claim = claim(&mut blocking, b"b", 0).expect("it waits");
+        let words: Vec<&[u8]> = claim.args.args().from(0).collect();
         assert_eq!(words, [&b"blmpop"[..], b"0", b"1", b"b", b"left"]);
     }
 
@@ -425,32 +523,14 @@ mod tests {
             paired: vec![b"5-0"[..].into(), b"7-1"[..].into()],
             ..wait(4..6, None)
         };
-        add(
-            &mut blocking,
-            1,
-            b"xread block 0 streams a b $ 7-1\n",
-            paired,
-        );
-        let waiter = blocking.take(1).expect("it waits");
+        let line = b"xread block 0 streams a b $ 7-1\n";
+        add(&mut blocking, 1, line, paired);
         for (key, id) in [(&b"a"[..], &b"5-0"[..]), (b"b", b"7-1")] {
-            let narrowed = waiter.narrowed(key);
-            let words: Vec<&[u8]> = narrowed.args().from(0).collect();
+            let claim = claim(&mut blocking, key, 0).expect("it waits");
+            let words: Vec<&[u8]> = claim.args.args().from(0).collect();
             assert_eq!(words, [&b"xread"[..], b"block", b"0", b"streams", key, id]);
+            blocking.return_claim(1);
         }
-    }
-
-    #[test]
-    fn who_has_waited_long_enough_is_taken_out() {
-        let mut blocking = Blocking::default();
-        let now = Instant::now();
-        add(&mut blocking, 1, b"x a 0\n", wait(1..2, None));
-        let soon = Some(Duration::from_millis(5));
-        add(&mut blocking, 2, b"x a 0\n", wait(1..2, soon));
-        assert_eq!((blocking.count(), blocking.timeouts()), (2, 1));
-        assert!(blocking.next_late(now).is_none());
-        let late = blocking.next_late(now + Duration::from_secs(1));
-        assert_eq!(late.map(|waiter| waiter.seat.id), Some(2));
-        assert_eq!(blocking.next_deadline(), None);
     }
 
     #[test]

@@ -4,15 +4,15 @@
 //! client's later requests wait, and the replies keep their order. The keys that the job reads are watched as by WATCH.
 //! The memory that the job holds is accounted to its client. If the client disconnects, the job ends without a reply.
 
-use crate::acl::{self, User};
-use crate::command::dispatch::{
-    Begun, Finished, add_partitions, failed, note_run, run_data, told_by,
-};
+use crate::acl;
+use crate::command::data::{Claims, Observing, Outcome};
+use crate::command::dispatch::{Finished, note_run};
+use crate::command::run::{Begun, add_partitions, failed, run_data, told_by};
 use crate::command::steps::{Progress, Step, Work};
-use crate::command::wait::{answer, serve};
+use crate::command::wait::answer;
 use crate::command::{After, Data, Told, flag};
 use crate::connection::Connection;
-use crate::engine::{Attempt, Db, Error, PartitionSet};
+use crate::engine::{Attempt, Db, Error, PartitionSet, Ticket, Tx};
 use crate::pubsub::Seat;
 use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
@@ -20,6 +20,7 @@ use crate::session::Session;
 use crate::state::{Stage, State};
 use crate::watch::Own;
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -128,7 +129,9 @@ impl State {
     ) {
         let mut watched = Own::new();
         for key in work.sources(args).map(|at| args.at(at)) {
-            self.watches.add(&mut watched, session.database, key, None);
+            self.common
+                .watches
+                .add(&mut watched, session.database, key, None);
         }
         let lacks_bytes = args.extent() > TAKEN_OVER_BYTES;
         debug_assert!(
@@ -156,14 +159,14 @@ impl State {
     pub(crate) fn drop_job(&mut self, id: u64) {
         let job = self.jobs.queue.iter().position(|job| job.seat.id == id);
         if let Some(mut job) = job.and_then(|at| self.jobs.queue.remove(at)) {
-            self.watches.forget(&mut job.watched);
+            self.common.watches.forget(&mut job.watched);
         }
     }
 
     /// Drops all jobs, because the server ends.
     pub(crate) fn drop_jobs(&mut self) {
         for mut job in std::mem::take(&mut self.jobs.queue) {
-            self.watches.forget(&mut job.watched);
+            self.common.watches.forget(&mut job.watched);
         }
     }
 
@@ -211,23 +214,24 @@ impl State {
         }
         let index = job.seat.index;
         let Some(mut connection) = self.connections.take(index) else {
-            return self.watches.forget(&mut job.watched);
+            return self.common.watches.forget(&mut job.watched);
         };
         if connection.session.seat != job.seat || connection.closing || connection.doomed {
-            self.watches.forget(&mut job.watched);
+            self.common.watches.forget(&mut job.watched);
             return self.connections.put(index, connection);
         }
         self.start_clock();
         let began = self.clock;
         let turn = if let Err(text) = self.judge_job(&connection.session, &job) {
             Turn::Ended(Err(Failure::Text(text.into())), Told::NOTHING)
-        } else if job.stale || (job.work.reads() && self.watches.changed(&job.watched)) {
+        } else if job.stale
+            || (job.work.reads() && self.common.watches.changed(&job.watched).is_some())
+        {
             Turn::Again
         } else {
-            // Messages to the client about the job's own changes must come after its reply.
-            self.begin_running(job.seat, connection.session.resp3);
-            let turn = self.try_step(&mut job, &connection.session.user);
-            self.end_running();
+            self.running = job.seat;
+            let turn = self.try_step(&mut job, &connection.session);
+            self.running = Seat::NOBODY;
             turn
         };
         job.took += began.elapsed();
@@ -266,7 +270,7 @@ impl State {
         }
     }
 
-    fn try_step(&mut self, job: &mut Job, user: &User) -> Turn {
+    fn try_step(&mut self, job: &mut Job, session: &Session) -> Turn {
         let Stage::Ready(db) = &self.stage else {
             return Turn::Again;
         };
@@ -274,12 +278,25 @@ impl State {
         let mut partitions = PartitionSet::empty();
         add_partitions(db, job.begun.command, &args, &mut partitions);
         let mut step = Step::new(self.steps);
-        let result = db.try_transact_at(&partitions, self.wall_ms(), |tx| {
+        let (command, observing) = (job.begun.command, Observing::of(self));
+        let claims = RefCell::new(Claims::new(&self.common));
+        let run = |tx: &mut Tx<'_>| {
+            let claims = &mut claims.borrow_mut();
+            claims.restart();
             let mut data = Data::new(self, db, tx, job.database);
-            data.run_for(user);
-            let stepped = data.step(job.work.as_mut(), job.begun.command, &args, &mut step)?;
+            data.run_for(&session.user);
+            let stepped = data.step(job.work.as_mut(), command, &args, &mut step)?;
+            data.serve(claims)?;
             Ok((stepped, data.finish()?))
-        });
+        };
+        let publish = |(stepped, outcome): &mut (Result<Progress, _>, Outcome), ticket: Ticket| {
+            outcome.publish(&observing, &mut claims.borrow_mut(), ticket.epoch);
+            if !matches!(stepped, Ok(Progress::More | Progress::Changed)) {
+                self.note_reads(session, command, &args);
+            }
+        };
+        let result = db.try_transact_then(&partitions, self.wall_ms(), run, publish);
+        drop(claims);
         match result {
             Ok(Attempt::Behind { bytes }) => Turn::Behind(bytes),
             Ok(Attempt::Committed((Ok(Progress::More), _), _)) => {
@@ -289,12 +306,12 @@ impl State {
             Ok(Attempt::Committed((Ok(Progress::Changed), _), _)) => Turn::Again,
             Ok(Attempt::Committed((Ok(Progress::Complete), outcome), ticket)) => {
                 let told = outcome.told(ticket.epoch, self.reached);
-                outcome.settle(self, ticket.epoch);
+                outcome.settle(self);
                 Turn::Ended(Ok(()), told)
             }
             Ok(Attempt::Committed((Err(text), outcome), ticket)) => {
                 let told = outcome.told(ticket.epoch, self.reached);
-                outcome.settle(self, ticket.epoch);
+                outcome.settle(self);
                 Turn::Ended(Err(Failure::Text(text)), told)
             }
             Err(error) => {
@@ -306,19 +323,19 @@ impl State {
 
     /// Runs the command again, in steps or at once, because the data that it has read has changed.
     fn begin_again(&mut self, mut job: Job, mut connection: Box<Connection>) {
-        self.watches.forget(&mut job.watched);
+        self.common.watches.forget(&mut job.watched);
         let index = job.seat.index;
         let args = job.args.args();
         let start = connection.replies.buf.len();
         let (session, replies) = (&connection.session, &mut connection.replies);
         let began = Instant::now();
-        self.begin_running(job.seat, session.resp3);
+        self.running = job.seat;
         let begun = Begun {
             vainly: job.begun.vainly + 1,
             ..job.begun
         };
         let (told, after) = run_data(self, session, replies, begun, &args);
-        self.end_running();
+        self.running = Seat::NOBODY;
         job.took += began.elapsed();
         let lacked = match after {
             After::Behind(bytes) => Some(bytes),
@@ -351,7 +368,7 @@ impl State {
 
     /// Ends a job and lets the client continue. The job's reply begins at `start`.
     fn end_job(&mut self, mut job: Job, mut connection: Box<Connection>, start: usize, told: Told) {
-        self.watches.forget(&mut job.watched);
+        self.common.watches.forget(&mut job.watched);
         self.newest = self.newest.max(told.epoch);
         (connection.gathered, connection.under_way) = (0, 0);
         debug_assert!(
@@ -367,13 +384,12 @@ impl State {
             took: job.took,
         };
         note_run(self, &connection.session, &finished);
-        self.note_reads(&connection.session, job.begun.command, &args);
         connection.session.end_caching(job.begun.command);
         answer(self, &mut connection, start, told);
-        self.seal_own(&mut connection.session, &mut connection.replies);
+        self.read_mail_behind(&mut connection.session, &mut connection.replies);
         connection.account(self);
         self.connections.put(job.seat.index, connection);
-        serve(self);
+        self.read_mail();
         self.touch(job.seat.index);
     }
 }

@@ -8,7 +8,6 @@
 //! directory relies on all this (docs/operate/back-up.md).
 
 use crate::acl::catalog::CATALOG;
-use crate::command::wait::serve;
 use crate::command::{Command, flag};
 use crate::engine::{Db, Tx};
 use crate::pubsub::Seat;
@@ -69,6 +68,10 @@ impl State {
         }
         let kept = std::mem::take(&mut self.pause.kept);
         self.let_on(kept);
+        if self.common.blocking.is_in_use() {
+            let places = self.common.blocking.with(|blocking| blocking.places());
+            self.try_again.extend(places);
+        }
     }
 
     /// Lets the clients in `behind` continue if the log has room again or accepts no more writes.
@@ -99,7 +102,6 @@ impl State {
     pub(crate) fn end_pause(&mut self, now: Instant) {
         if self.pause.until.is_some_and(|until| until <= now) {
             self.unpause();
-            serve(self);
         }
     }
 

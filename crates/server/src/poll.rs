@@ -27,8 +27,9 @@ use crate::command::After;
 use crate::command::wait::expire;
 use crate::connection::Connection;
 use crate::connection::early::EarlyBuffer;
-use crate::control::{Gate, Message};
+use crate::control::Message;
 use crate::engine::{Db, Durability, Epoch, Reached};
+use crate::gate::Gate;
 use crate::net::Listener;
 use crate::options::{OnStop, ServeError};
 use crate::signals::Signals;
@@ -230,7 +231,8 @@ impl EventLoop {
         self.state.end_pause(now);
         self.state.tend_passwords(now);
         self.state.end_wait_for_log();
-        self.state.tell_prefixes();
+        self.state.common.tell_prefixes();
+        self.state.read_mail();
         self.flush_round();
         self.squeeze();
         self.accept();
@@ -266,7 +268,8 @@ impl EventLoop {
                 .state
                 .db()
                 .is_some_and(|db| self.state.pause.still_waits(db));
-        let busy = advanced || caught_up || self.has_work();
+        let mail = !self.state.mailbox().is_empty();
+        let busy = advanced || caught_up || mail || self.has_work();
         let timeout = if busy {
             Duration::ZERO
         } else {
@@ -282,7 +285,7 @@ impl EventLoop {
         let state = &self.state;
         let deadlines = [
             state.pause.until(),
-            state.blocking.next_deadline(),
+            state.deadlines.next(),
             state.rung_waits.next_deadline(),
             state.prover.next_deadline(),
         ];
@@ -380,7 +383,9 @@ impl EventLoop {
     /// requests of such a client are not run. A client that waits for the log or for a password may have closed only
     /// the sending side. It still gets its replies.
     fn waits_in_vain(&self, connection: &Connection) -> bool {
-        let waits = || self.state.blocking.contains(connection.session.seat.id);
+        let id = connection.session.seat.id;
+        let blocking = &self.state.common.blocking;
+        let waits = || blocking.with(|blocking| blocking.get(id).is_some());
         connection.hung_up && (connection.session.in_pause || waits())
     }
 
@@ -389,7 +394,7 @@ impl EventLoop {
         if connection.replies.unsent() == 0 {
             return self.close(index, connection);
         }
-        self.state.blocking.take(connection.session.seat.id);
+        self.state.stop_waiting(&connection.session);
         connection.closing = true;
         connection.account(&self.state);
         self.state.connections.put(index, connection);

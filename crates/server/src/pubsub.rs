@@ -4,6 +4,7 @@
 //! has the topics of one client, so that all topics of a departing client are found without a search. Both change
 //! together in [`Topics::add`] and [`Topics::remove`].
 
+use crate::part::Observers;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The kind of a subscription.
@@ -17,9 +18,11 @@ pub(crate) enum Topic {
     Shard,
 }
 
-/// A client's place among the connections. The id distinguishes the client from a later client at this index.
+/// A client's place among the connections of a loop. The id distinguishes the client from a later client at this index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seat {
+    /// The index of the loop that serves the client.
+    pub event_loop: usize,
     /// The index among the connections.
     pub index: usize,
     /// The client's id.
@@ -28,7 +31,17 @@ pub(crate) struct Seat {
 
 impl Seat {
     /// The seat of no client. The ids of clients begin at 1.
-    pub(crate) const NOBODY: Seat = Seat { index: 0, id: 0 };
+    pub(crate) const NOBODY: Seat = Seat {
+        event_loop: 0,
+        index: 0,
+        id: 0,
+    };
+}
+
+impl Observers for Vec<Seat> {
+    fn is_empty(&self) -> bool {
+        Vec::is_empty(self)
+    }
 }
 
 /// The subscriptions of one client.
@@ -78,7 +91,8 @@ impl Subscriptions {
     }
 }
 
-type Listeners = BTreeMap<u64, usize>;
+/// The listeners of a topic, by the clients' ids.
+type Listeners = BTreeMap<u64, Seat>;
 
 /// All topics that have listeners.
 #[derive(Debug, Default)]
@@ -99,7 +113,7 @@ impl Topics {
             Topic::Pattern => self.patterns.entry(name.into()).or_default(),
             Topic::Shard => self.shards.entry(name.into()).or_default(),
         };
-        let before = listeners.insert(who.id, who.index);
+        let before = listeners.insert(who.id, who);
         debug_assert!(
             before.is_none(),
             "a topic has a client if the client has the topic"
@@ -112,9 +126,9 @@ impl Topics {
             return;
         }
         let alone = |listeners: &mut Listeners| {
-            let index = listeners.remove(&id);
+            let seat = listeners.remove(&id);
             debug_assert!(
-                index.is_some(),
+                seat.is_some(),
                 "a topic has a client if the client has the topic"
             );
             listeners.is_empty()
@@ -151,10 +165,7 @@ impl Topics {
             Topic::Pattern => self.patterns.get(name),
             Topic::Shard => self.shards.get(name),
         };
-        found
-            .into_iter()
-            .flatten()
-            .map(|(id, index)| seat(*id, *index))
+        found.into_iter().flat_map(|found| found.values().copied())
     }
 
     /// Returns the patterns that match a channel, each with its listeners.
@@ -165,18 +176,15 @@ impl Topics {
         self.patterns
             .iter()
             .filter(move |(pattern, _)| crate::glob::matches(pattern, channel))
-            .map(|(pattern, listeners)| {
-                let seats = listeners.iter().map(|(id, index)| seat(*id, *index));
-                (pattern.as_ref(), seats)
-            })
+            .map(|(pattern, listeners)| (pattern.as_ref(), listeners.values().copied()))
     }
 
     /// Returns the names of the topics of one kind that have listeners.
-    pub(crate) fn names(&self, topic: Topic) -> Vec<&[u8]> {
+    pub(crate) fn names(&self, topic: Topic) -> Vec<Box<[u8]>> {
         match topic {
-            Topic::Channel => self.channels.keys().map(AsRef::as_ref).collect(),
-            Topic::Pattern => self.patterns.keys().map(AsRef::as_ref).collect(),
-            Topic::Shard => self.shards.keys().map(AsRef::as_ref).collect(),
+            Topic::Channel => self.channels.keys().cloned().collect(),
+            Topic::Pattern => self.patterns.keys().cloned().collect(),
+            Topic::Shard => self.shards.keys().cloned().collect(),
         }
     }
 
@@ -188,23 +196,30 @@ impl Topics {
             Topic::Shard => self.shards.len(),
         }
     }
-
-    /// Returns whether no channel or pattern has a listener.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.channels.is_empty() && self.patterns.is_empty()
-    }
 }
 
-fn seat(id: u64, index: usize) -> Seat {
-    Seat { index, id }
+impl Observers for Topics {
+    /// Returns whether no channel or pattern has a listener. Listeners of shard channels do not count, because no event
+    /// of a key is published to a shard channel.
+    fn is_empty(&self) -> bool {
+        self.channels.is_empty() && self.patterns.is_empty()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const A: Seat = Seat { index: 3, id: 7 };
-    const B: Seat = Seat { index: 1, id: 9 };
+    const A: Seat = Seat {
+        index: 3,
+        id: 7,
+        ..Seat::NOBODY
+    };
+    const B: Seat = Seat {
+        index: 1,
+        id: 9,
+        ..Seat::NOBODY
+    };
 
     #[test]
     fn a_topic_exists_as_long_as_somebody_listens() {
@@ -223,9 +238,9 @@ mod tests {
         assert_eq!((matched, topics.matching(b"old").count()), (1, 0));
         topics.remove(&mut a, Topic::Channel, b"news", A.id);
         topics.remove(&mut a, Topic::Channel, b"never", A.id);
-        assert_eq!(topics.names(Topic::Channel), [b"news"]);
+        assert_eq!(topics.names(Topic::Channel), [Box::from(*b"news")]);
         topics.forget(&mut b, B.id);
-        assert!(topics.is_silent() && topics.count(Topic::Shard) == 0);
+        assert!(topics.is_empty() && topics.count(Topic::Shard) == 0);
         assert_eq!(b.total(), 0);
     }
 }

@@ -15,7 +15,6 @@ struct RungWait {
     seat: Seat,
     durability: Durability,
     epoch: Epoch,
-    deadline: Option<Instant>,
 }
 
 /// All clients that wait for a rung.
@@ -62,7 +61,6 @@ impl RungWaits {
             seat,
             durability,
             epoch,
-            deadline,
         };
         self.clients.insert(seat.id, wait);
         debug_assert_eq!(
@@ -77,7 +75,7 @@ impl RungWaits {
         let wait = self.clients.remove(&id)?;
         let was_noted = self.wanted.remove(&(wait.durability, wait.epoch, id));
         debug_assert!(was_noted, "the epoch of a client that waits is noted");
-        self.deadlines.remove(wait.deadline, id);
+        self.deadlines.remove(id);
         debug_assert!(
             self.deadlines.count() <= self.clients.len(),
             "only who waits has a deadline"
@@ -124,7 +122,7 @@ mod tests {
     use std::time::Duration;
 
     fn seat(id: u64) -> Seat {
-        Seat { index: 0, id }
+        Seat { id, ..Seat::NOBODY }
     }
 
     fn reached(disk: u64, mirror: u64) -> Reached {

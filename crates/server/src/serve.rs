@@ -1,8 +1,10 @@
 //! Start and end of the server. The server binds, opens the database in a second thread, runs the loop, and closes.
 
-use crate::control::{Control, Gate, Message};
+use crate::common::Home;
+use crate::control::{Control, Message};
 use crate::descriptors::Share;
 use crate::engine::{Db, Durability, Error, Options, Progress, Ticket, files};
+use crate::gate::Gate;
 use crate::http::{Guard, Http};
 use crate::net::Listener;
 use crate::options::{ServeError, ServerOptions};
@@ -190,7 +192,7 @@ impl Prepared {
             database,
             address.map_or(0, |a| a.port()),
             Arc::clone(&progress),
-            control.clone(),
+            Home::alone(&control),
         );
         state.clients_fit = share.clients_max();
         state.load_tls(&of_tls).map_err(ServeError::Tls)?;

@@ -4,13 +4,14 @@ use crate::acl::Acl;
 use crate::acl::prove::Prover;
 use crate::alarms::{Alarm, LostLines};
 use crate::beside::Beside;
-use crate::blocking::Blocking;
 use crate::changes::Changes;
 use crate::command::lookup::Lookup;
 use crate::command::scripts::Scripts;
 use crate::command::steps::Steps;
+use crate::common::{Common, Home};
 use crate::connection::Connections;
 use crate::control::Control;
+use crate::deadlines::Deadlines;
 use crate::engine::{Db, Delayed, Epoch, Options, Packing, Progress, Reached};
 use crate::jobs::Jobs;
 use crate::latency::nanoseconds;
@@ -18,7 +19,7 @@ use crate::notify;
 use crate::options::{ServeError, ServerOptions};
 use crate::pause::Pause;
 use crate::poll::Conditions;
-use crate::pubsub::{Seat, Topics};
+use crate::pubsub::Seat;
 use crate::resp::foreign::Foreign;
 use crate::rounds::Rounds;
 use crate::rung_waits::RungWaits;
@@ -27,10 +28,7 @@ use crate::slowlog::SlowLog;
 use crate::spikes::Spikes;
 use crate::stats::CommandStats;
 use crate::supervise::Supervisor;
-use crate::tell::Running;
 use crate::tls::TlsAuthClients;
-use crate::tracking::Tracking;
-use crate::watch::Watches;
 use rustls::ServerConfig;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -183,10 +181,14 @@ pub(crate) struct State {
     tls: Option<Arc<ServerConfig>>,
     /// The state of CONFIG.
     pub config: Config,
-    /// The keys that clients watch.
-    pub watches: Watches,
-    /// The clients that wait for keys.
-    pub blocking: Blocking,
+    /// The state that all loops share.
+    pub common: Arc<Common>,
+    /// The index of this loop.
+    pub event_loop: usize,
+    /// The deadlines of this loop's clients that wait for keys.
+    pub deadlines: Deadlines,
+    /// The keys, each with its database, whose waiting clients are to be served again.
+    pub try_again: Vec<(u8, Box<[u8]>)>,
     /// The clients that wait in WAITDUR.
     pub rung_waits: RungWaits,
     /// The clients with commands in steps.
@@ -195,12 +197,8 @@ pub(crate) struct State {
     pub beside: Beside,
     /// The size of data above which a command runs in steps, and the size of a step.
     pub steps: Steps,
-    /// The channels, each with its subscribers.
-    pub topics: Topics,
     /// Scripts.
     pub scripts: Scripts,
-    /// The clients that get reports of changed keys.
-    pub tracking: Tracking,
     /// The newest slow commands.
     pub slowlog: SlowLog,
     /// Latency spikes.
@@ -211,20 +209,16 @@ pub(crate) struct State {
     wall_ns: u64,
     /// The newest epoch that a reply has depended on so far. Replies that do not wait for the disk count too.
     pub newest: Epoch,
-    /// The clients that see every command (MONITOR).
-    pub monitors: Vec<Seat>,
     /// The requests that CLIENT PAUSE defers.
     pub pause: Pause,
-    /// The classes of events that are published; see [`crate::notify`]. Read from the options.
-    pub notify: u16,
     /// True if the keys of a pipeline are fetched before its first command runs.
     pub looks_ahead: bool,
     /// The bounds of packed collections.
     pub packing: Packing,
     /// True if the database notes the last use of keys.
     notes_accesses: bool,
-    /// The client with the running command.
-    pub running: Running,
+    /// The client with the running command. [`Seat::NOBODY`]: no command runs.
+    pub running: Seat,
     /// Connections that got new output from the command of another connection.
     pub touched: Vec<usize>,
     /// The service manager. `None`: this process has none.
@@ -251,12 +245,13 @@ impl State {
         database: Options,
         port: u16,
         progress: Arc<Progress>,
-        control: Control,
+        home: Home,
     ) -> Self {
         let now = Instant::now();
-        let notify = notify_classes(&options);
-        let packing = options.packed.packing();
+        let Home { common, .. } = home;
+        common.set_notify(notify_classes(&options));
         State {
+            packing: options.packed.packing(),
             options,
             value_bytes_max: database.value_bytes_max,
             port,
@@ -277,34 +272,31 @@ impl State {
             now,
             started: now,
             run_id: run_id(),
-            control,
+            control: home.control,
             saving: None,
             opened_at: unix_seconds(),
             checkpoints: Checkpoints::default(),
             changes: Changes::default(),
             tls: None,
             config: Config::new(database),
-            watches: Watches::default(),
-            blocking: Blocking::default(),
+            common,
+            event_loop: home.event_loop,
+            deadlines: Deadlines::default(),
+            try_again: Vec::new(),
             rung_waits: RungWaits::default(),
             jobs: Jobs::default(),
             beside: Beside::default(),
             steps: Steps::default(),
-            topics: Topics::default(),
             scripts: Scripts::default(),
-            tracking: Tracking::default(),
             slowlog: SlowLog::default(),
             spikes: Spikes::default(),
             clock: now,
             wall_ns: 0,
             newest: Epoch(0),
-            monitors: Vec::new(),
             pause: Pause::default(),
-            notify,
             looks_ahead: true,
-            packing,
             notes_accesses: false,
-            running: Running::NOBODY,
+            running: Seat::NOBODY,
             touched: Vec::new(),
             supervisor: None,
             rounds: Rounds::new(now),
@@ -328,7 +320,7 @@ impl State {
     pub(crate) fn begin_round(&mut self) {
         self.now = Instant::now();
         self.rounds.begin(self.now);
-        self.control.gate.hear_expired(self.hears_expired());
+        self.control.gate.hear_expired(self.common.hears_expired());
         if let Some(db) = self.db() {
             self.reached = db.reached();
         }
@@ -392,17 +384,21 @@ impl State {
 
     /// Removes a client from every table and waiting list, because the client leaves or resets its session.
     pub(crate) fn forget(&mut self, session: &mut Session) {
-        self.watches.forget(&mut session.watched);
-        self.tracking.forget(session);
+        self.common.watches.forget(&mut session.watched);
+        self.forget_tracking(session);
         if let Some(mut own) = session.subscriptions.take() {
-            self.topics.forget(&mut own, session.seat.id);
+            let id = session.seat.id;
+            self.common
+                .topics
+                .with(|topics| topics.forget(&mut own, id));
         }
-        self.blocking.take(session.seat.id);
+        self.stop_waiting(session);
         self.rung_waits.take(session.seat.id);
         self.drop_job(session.seat.id);
         self.forget_proof(session);
         if session.monitors {
-            self.monitors.retain(|seat| *seat != session.seat);
+            let leave = |monitors: &mut Vec<Seat>| monitors.retain(|seat| *seat != session.seat);
+            self.common.monitors.with(leave);
         }
     }
 
@@ -431,7 +427,7 @@ impl State {
 
     /// Recomputes all values derived from the options, after a change of the options.
     pub(crate) fn options_changed(&mut self) {
-        self.notify = notify_classes(&self.options);
+        self.common.set_notify(notify_classes(&self.options));
         self.packing = self.options.packed.packing();
         perdura_logging::set_level(self.options.log_level);
         self.share_memory();

@@ -1,25 +1,43 @@
 //! Reports of changed keys, and other messages that answer no request.
 //!
-//! A message that shows a write waits for the disk like the write's own reply: it enters the listener's
-//! queue of replies with the write's epoch.
+//! The sender posts letters ([`crate::mailbox`]) to the receivers' loops. Reports of a transaction's changes are posted
+//! under the transaction's latches. So the reports of one key have the order of the commits.
 
+use crate::blocking::Place;
 use crate::command::event::{Class, Event};
+use crate::common::Common;
 use crate::engine::Epoch;
+use crate::mailbox::{Letter, Mailbox, Post};
 use crate::notify;
-use crate::pubsub::{Seat, Topic};
+use crate::pubsub::{Seat, Topic, Topics};
 use crate::replies::Replies;
 use crate::resp::reply::Out;
 use crate::session::Session;
 use crate::state::State;
+use std::sync::Arc;
 
 /// The clients that get a message.
 #[derive(Debug)]
 struct Audience {
     by_name: Vec<Seat>,
-    by_pattern: Vec<(Vec<u8>, Vec<Seat>)>,
+    by_pattern: Vec<(Box<[u8]>, Vec<Seat>)>,
 }
 
 impl Audience {
+    fn of(topics: &Topics, topic: Topic, channel: &[u8]) -> Audience {
+        let patterns = topic != Topic::Shard && topics.count(Topic::Pattern) > 0;
+        let matching = patterns.then(|| topics.matching(channel));
+        let by_pattern = matching
+            .into_iter()
+            .flatten()
+            .map(|(pattern, seats)| (pattern.into(), seats.collect()))
+            .collect();
+        Audience {
+            by_name: topics.listeners(topic, channel).collect(),
+            by_pattern,
+        }
+    }
+
     fn count(&self) -> u64 {
         let by_pattern = self.by_pattern.iter().map(|(_, seats)| seats.len());
         let count = self.by_name.len() + by_pattern.sum::<usize>();
@@ -27,39 +45,13 @@ impl Audience {
     }
 }
 
-/// A message that a MULTI block sends when it commits.
+/// A message that a MULTI block or a script sends when it commits.
 #[derive(Debug)]
 pub(crate) struct Message {
     topic: Topic,
-    channel: Vec<u8>,
-    text: Vec<u8>,
+    channel: Box<[u8]>,
+    text: Box<[u8]>,
     audience: Audience,
-}
-
-/// A message to the listeners of a channel.
-#[derive(Clone, Copy)]
-struct Published<'a> {
-    topic: Topic,
-    channel: &'a [u8],
-    text: &'a [u8],
-}
-
-/// The client with the running command, and the command's messages to this client. Its connection is in use, so the
-/// messages are stored here until the reply is complete.
-#[derive(Debug)]
-pub(crate) struct Running {
-    seat: Seat,
-    resp3: bool,
-    messages: Vec<u8>,
-}
-
-impl Running {
-    /// The value while no command runs.
-    pub(crate) const NOBODY: Self = Running {
-        seat: Seat::NOBODY,
-        resp3: false,
-        messages: Vec::new(),
-    };
 }
 
 impl Message {
@@ -69,235 +61,281 @@ impl Message {
     }
 }
 
-impl State {
-    /// Returns whether any client needs reports of changed keys.
-    pub(crate) fn interest(&self) -> bool {
-        let waits = !self.blocking.is_empty() || !self.jobs.is_empty();
-        let tracks = !self.tracking.is_empty();
-        waits || tracks || !self.watches.is_empty() || self.publishes_events()
-    }
-
-    fn publishes_events(&self) -> bool {
-        notify::active(self.notify) && !self.topics.is_silent()
-    }
-
-    /// Returns which of two classes of events are published: new keys, and failed lookups of keys. Commands do not
-    /// report these events.
-    pub(crate) fn notices(&self) -> u16 {
-        match self.notify & (notify::class::NEW | notify::class::MISS) {
-            0 => 0,
-            classes if self.publishes_events() => classes,
-            _ => 0,
-        }
-    }
-
-    /// Informs observers of changes that are durable with `epoch`.
-    #[inline]
-    pub(crate) fn tell(&mut self, events: &[Event], epoch: Epoch) {
-        if !events.is_empty() {
-            self.tell_each(events, epoch);
-        }
-    }
-
-    fn tell_each(&mut self, events: &[Event], epoch: Epoch) {
+impl Common {
+    /// Informs observers of changes that are durable with `epoch`. `writer` is the client that made the changes. The
+    /// caller holds the latches of the changed keys' partitions.
+    pub(crate) fn tell(&self, events: &[Event], writer: Seat, epoch: Epoch) {
         for event in events {
             if event.class != Class::Miss {
-                self.watches.touch(event.database, &event.key);
-                self.blocking.touch(event.database, &event.key);
-                self.jobs.touched(event.database, &event.key);
-                self.key_changed(&event.key, epoch);
+                self.watches.touch(event.database, &event.key, epoch);
+                self.key_changed(&event.key, writer, epoch);
             }
-            if self.notify & event.class.bit() == 0 || !self.publishes_events() {
-                continue;
-            }
-            let told = notify::messages(self.notify, event.database, &event.key, event.name);
-            for (channel, text) in told {
-                self.publish(Topic::Channel, &channel, text, epoch);
+            let classes = self.published();
+            if classes & event.class.bit() != 0 {
+                let place = Place {
+                    database: event.database,
+                    key: &event.key,
+                };
+                self.publish_event(classes, place, event.name, epoch);
             }
         }
     }
 
     /// Informs observers of expired and removed keys. Clients that watch a key with WATCH are not informed, because
-    /// for WATCH an expired key is already gone. The caller serves the clients that waited for the keys.
-    pub(crate) fn tell_expired(&mut self, keys: Vec<(u8, Vec<u8>)>, epoch: Epoch) {
-        let publishes = self.notify & notify::class::EXPIRED != 0 && self.publishes_events();
+    /// for WATCH an expired key is already gone.
+    pub(crate) fn tell_expired(&self, keys: &[(u8, Vec<u8>)], epoch: Epoch) {
         for (database, key) in keys {
-            self.key_changed(&key, epoch);
-            self.blocking.touch(database, &key);
-            if !publishes {
-                continue;
-            }
-            let told = notify::messages(self.notify, database, &key, "expired");
-            for (channel, text) in told {
-                self.publish(Topic::Channel, &channel, text, epoch);
+            self.key_changed(key, Seat::NOBODY, epoch);
+            let classes = self.published();
+            if classes & notify::class::EXPIRED != 0 {
+                let place = Place {
+                    database: *database,
+                    key,
+                };
+                self.publish_event(classes, place, "expired", epoch);
             }
         }
     }
 
     /// Returns whether any client gets reports of keys that have expired.
     pub(crate) fn hears_expired(&self) -> bool {
-        let publishes = self.notify & notify::class::EXPIRED != 0 && self.publishes_events();
-        publishes || !self.tracking.is_empty() || self.blocking.any_ends()
+        let ends = || {
+            let blocking = &self.blocking;
+            blocking.is_in_use() && blocking.with(|blocking| blocking.any_ends())
+        };
+        self.published() & notify::class::EXPIRED != 0 || self.tracking.is_in_use() || ends()
+    }
+
+    fn publish_event(&self, classes: u16, place: Place<'_>, name: &str, epoch: Epoch) {
+        for (channel, text) in notify::messages(classes, place.database, place.key, name) {
+            self.publish(Topic::Channel, &channel, text, epoch);
+        }
     }
 
     /// Sends a message to all clients that have subscribed to a channel by name or by pattern. Returns the number of
     /// these clients.
-    pub(crate) fn publish(
-        &mut self,
-        topic: Topic,
-        channel: &[u8],
-        text: &[u8],
-        epoch: Epoch,
-    ) -> u64 {
-        let audience = self.audience(topic, channel);
-        let count = audience.count();
-        let published = Published {
-            topic,
-            channel,
-            text,
-        };
-        self.send(published, audience, epoch);
-        count
+    pub(crate) fn publish(&self, topic: Topic, channel: &[u8], text: &[u8], epoch: Epoch) -> u64 {
+        self.topics.with(|topics| {
+            let message = Message {
+                topic,
+                channel: channel.into(),
+                text: text.into(),
+                audience: Audience::of(topics, topic, channel),
+            };
+            let count = message.count();
+            self.send(message, epoch);
+            count
+        })
     }
 
-    /// Returns a message that a MULTI block sends when it commits. Its receivers are the clients that are
+    /// Returns a message that a MULTI block or a script sends when it commits. Its receivers are the clients that are
     /// subscribed now.
     pub(crate) fn message(&self, topic: Topic, channel: &[u8], text: &[u8]) -> Message {
         Message {
             topic,
-            channel: channel.to_vec(),
-            text: text.to_vec(),
-            audience: self.audience(topic, channel),
+            channel: channel.into(),
+            text: text.into(),
+            audience: self
+                .topics
+                .with(|topics| Audience::of(topics, topic, channel)),
         }
     }
 
-    /// Sends the messages of a MULTI block that has committed.
-    pub(crate) fn send_held_back(&mut self, messages: Vec<Message>, epoch: Epoch) {
-        for message in messages {
-            let published = Published {
-                topic: message.topic,
-                channel: &message.channel,
-                text: &message.text,
-            };
-            self.send(published, message.audience, epoch);
+    /// Sends the messages of a MULTI block or a script that has committed.
+    pub(crate) fn send_deferred(&self, messages: Vec<Message>, epoch: Epoch) {
+        if !messages.is_empty() {
+            self.topics.with(|_| {
+                messages
+                    .into_iter()
+                    .for_each(|message| self.send(message, epoch));
+            });
         }
     }
 
-    fn audience(&self, topic: Topic, channel: &[u8]) -> Audience {
-        let by_name = self.topics.listeners(topic, channel).collect();
-        let patterns = topic != Topic::Shard && self.topics.count(Topic::Pattern) > 0;
-        let matching = patterns.then(|| self.topics.matching(channel));
-        let by_pattern = matching
-            .into_iter()
-            .flatten()
-            .map(|(pattern, seats)| (pattern.to_vec(), seats.collect()))
-            .collect();
-        Audience {
-            by_name,
-            by_pattern,
-        }
-    }
-
-    fn send(&mut self, published: Published<'_>, audience: Audience, epoch: Epoch) {
-        let Published {
+    /// Posts a message to its receivers. The caller has locked the topics, so all receivers get the messages of a channel
+    /// in one order.
+    fn send(&self, message: Message, epoch: Epoch) {
+        let Message {
             topic,
             channel,
             text,
-        } = published;
-        let word: &[u8] = match topic {
-            Topic::Shard => b"smessage",
-            Topic::Channel | Topic::Pattern => b"message",
-        };
-        for seat in audience.by_name {
-            self.deliver(seat, &[word, channel, text], epoch);
-        }
-        for (pattern, seats) in audience.by_pattern {
+            audience,
+        } = message;
+        let matched = audience.by_pattern.into_iter().map(|(pattern, seats)| {
+            let (channel, text) = (channel.clone(), text.clone());
+            let post = Post::Matched {
+                pattern,
+                channel,
+                text,
+            };
+            (Arc::new(post), seats)
+        });
+        let matched: Vec<_> = matched.collect();
+        let named = Arc::new(Post::Message {
+            topic,
+            channel,
+            text,
+        });
+        for (post, seats) in std::iter::once((named, audience.by_name)).chain(matched) {
             for seat in seats {
-                self.deliver(seat, &[b"pmessage", &pattern, channel, text], epoch);
+                self.post(seat, &post, epoch);
             }
         }
     }
+}
 
-    /// Appends a message to a client's replies.
-    fn deliver(&mut self, seat: Seat, words: &[&[u8]], epoch: Epoch) {
-        let write = |out: &mut Out<'_>| {
-            out.push(words.len());
-            words.iter().for_each(|word| out.bulk(word));
-        };
-        self.append(seat, write, epoch);
+/// The client whose command runs or has just run. Its connection is in use, so its letters are written here.
+pub(crate) struct InUse<'a> {
+    /// The client's session.
+    pub session: &'a mut Session,
+    /// The bytes to which letters to the client are appended.
+    pub to: &'a mut Vec<u8>,
+}
+
+impl State {
+    /// Returns the mailbox of this loop.
+    #[inline]
+    pub(crate) fn mailbox(&self) -> &Mailbox {
+        self.common.mailbox(self.event_loop)
     }
 
-    /// Appends a message to a client's replies, if the client is still there. A message to the running client
-    /// is added to [`State::running`].
-    pub(crate) fn append(&mut self, seat: Seat, write: impl Fn(&mut Out<'_>), epoch: Epoch) {
-        if self.running.seat == seat {
-            // The stored messages already exceed the limit, so the client will be disconnected when they are
-            // appended. No more are stored.
-            if self.running.messages.len() >= self.own_bytes_max() {
-                return;
-            }
-            let resp3 = self.running.resp3;
-            return write(&mut Out::new(&mut self.running.messages, resp3));
+    /// Returns whether letters wait for delivery, or clients wait to be tried again.
+    #[inline]
+    fn has_mail(&self) -> bool {
+        !self.mailbox().is_empty() || !self.try_again.is_empty()
+    }
+
+    /// Delivers the letters to this loop's clients.
+    #[inline]
+    pub(crate) fn read_mail(&mut self) {
+        if self.has_mail() {
+            self.deliver(None);
         }
-        let Some(mut connection) = self.connections.take(seat.index) else {
+    }
+
+    /// Delivers the letters to this loop's clients, while the connection of one client is in use. The letters to this
+    /// client follow its reply, and wait for their writes.
+    #[inline]
+    pub(crate) fn read_mail_behind(&mut self, session: &mut Session, replies: &mut Replies) {
+        if !self.has_mail() {
             return;
+        }
+        let to = &mut replies.buf;
+        if let Some(epoch) = self.deliver(Some(InUse { session, to })) {
+            replies.seal(session.rest(epoch), self.reached);
+        }
+    }
+
+    /// Delivers letters until the mailbox is empty. Returns the newest epoch of the letters to the reader. `None`: there
+    /// were no letters to it.
+    #[cold]
+    pub(crate) fn deliver(&mut self, mut reader: Option<InUse<'_>>) -> Option<Epoch> {
+        let (mut letters, mut newest) = (Vec::new(), None);
+        let room = self.own_bytes_max();
+        let begin = reader.as_ref().map_or(0, |reader| reader.to.len());
+        while !self.mailbox().is_empty() {
+            self.mailbox().take(&mut letters);
+            for letter in letters.drain(..) {
+                if let Post::TryAgain(places) = &*letter.post {
+                    self.try_again.extend_from_slice(places);
+                    continue;
+                }
+                match &mut reader {
+                    Some(InUse { session, to }) if session.seat == letter.to => {
+                        // The unread letters exceed the limit, so the client will be disconnected. No more are kept.
+                        let before = to.len();
+                        if before.saturating_sub(begin) < room {
+                            self.write(&letter, session, to);
+                        }
+                        if to.len() > before {
+                            newest = newest.max(Some(letter.epoch));
+                        }
+                    }
+                    _ => self.append(&letter),
+                }
+            }
+        }
+        // Serving a client changes the order of letters only behind the letters that have been read.
+        if !self.try_again.is_empty() && !self.beside.is_busy() {
+            let places = std::mem::take(&mut self.try_again);
+            crate::command::wait::serve(self, &places);
+            return newest.max(self.deliver(reader));
+        }
+        newest
+    }
+
+    /// Appends a letter to the replies of its receiver. If the receiver is gone, reports that to the client whose
+    /// REDIRECT named the receiver.
+    fn append(&mut self, letter: &Letter) {
+        let index = letter.to.index;
+        let Some(mut connection) = self.connections.take(index) else {
+            return self.return_letter(letter);
         };
-        if connection.session.seat == seat && !connection.doomed {
-            let resp3 = connection.session.resp3;
-            write(&mut Out::new(&mut connection.replies.buf, resp3));
-            let rest = connection.session.rest(epoch);
-            connection.replies.seal(rest, self.reached);
-            connection.account(self);
-            connection.check_output(self);
-            self.touch(seat.index);
+        if connection.session.seat == letter.to && !connection.doomed {
+            if self.end_wait(letter, &mut connection) {
+                return self.connections.put(index, connection);
+            }
+            let before = connection.replies.buf.len();
+            self.write(letter, &connection.session, &mut connection.replies.buf);
+            if connection.replies.buf.len() > before {
+                let rest = connection.session.rest(letter.epoch);
+                connection.replies.seal(rest, self.reached);
+                connection.account(self);
+                connection.check_output(self);
+                self.touch(index);
+            }
+        } else {
+            self.return_letter(letter);
         }
-        self.connections.put(seat.index, connection);
+        self.connections.put(index, connection);
     }
 
-    /// Notes that a client's command begins to run. The messages of the previous command must have been
-    /// appended.
-    #[inline]
-    pub(crate) fn begin_running(&mut self, seat: Seat, resp3: bool) {
-        debug_assert!(
-            self.running.messages.is_empty(),
-            "messages to {:?} would reach {seat:?}",
-            self.running.seat
-        );
-        (self.running.seat, self.running.resp3) = (seat, resp3);
-    }
-
-    /// Returns the client with the running command, or [`Seat::NOBODY`].
-    pub(crate) fn running_seat(&self) -> Seat {
-        self.running.seat
-    }
-
-    /// Returns whether the client with the running command speaks RESP3.
-    pub(crate) fn running_resp3(&self) -> bool {
-        self.running.resp3
-    }
-
-    /// Notes that the command has ended. From now on messages to its client go directly to the connection.
-    #[inline]
-    pub(crate) fn end_running(&mut self) {
-        self.running.seat = Seat::NOBODY;
-    }
-
-    /// Appends the running command's messages for its own client to the bytes `to`.
-    #[inline]
-    pub(crate) fn append_own(&mut self, to: &mut Vec<u8>) {
-        if !self.running.messages.is_empty() {
-            to.append(&mut self.running.messages);
+    /// Writes a letter for its receiver.
+    fn write(&self, letter: &Letter, session: &Session, to: &mut Vec<u8>) {
+        debug_assert_eq!(session.seat, letter.to, "a letter is for its receiver");
+        let mut out = Out::new(to, session.resp3);
+        match &*letter.post {
+            Post::Message {
+                topic,
+                channel,
+                text,
+            } => {
+                let word: &[u8] = match topic {
+                    Topic::Shard => b"smessage",
+                    Topic::Channel | Topic::Pattern => b"message",
+                };
+                write_words(&mut out, &[word, channel, text]);
+            }
+            Post::Matched {
+                pattern,
+                channel,
+                text,
+            } => write_words(&mut out, &[b"pmessage", pattern, channel, text]),
+            Post::Line(line) => out.simple(line),
+            Post::Changed { .. } => self.write_changed(session, letter, &mut out),
+            Post::Redirected { keys, .. } => {
+                crate::tracking::write_redirected(session, keys.as_deref(), &mut out);
+            }
+            Post::RedirectGone { id } => crate::tracking::write_gone(*id, &mut out),
+            // These letters are for clients that wait, and are handled before.
+            Post::Answer { .. } | Post::Denied(_) | Post::Gone(_) | Post::TryAgain(_) => {}
         }
     }
 
-    /// Appends to `replies` the running command's messages for its own client. They follow the command's reply, and
-    /// wait until all earlier writes are durable.
-    #[inline]
-    pub(crate) fn seal_own(&mut self, session: &mut Session, replies: &mut Replies) {
-        if !self.running.messages.is_empty() {
-            self.append_own(&mut replies.buf);
-            replies.seal(session.rest(self.newest), self.reached);
+    /// Tries again to serve the clients that wait for these keys. The command beside the loop may hold the latches of
+    /// these keys. So the clients are tried only when that command has ended.
+    pub(crate) fn try_waiting(&mut self, keys: Vec<(u8, Vec<u8>)>) {
+        if !self.common.blocking.is_in_use() {
+            return;
         }
+        self.common.blocking.with(|blocking| {
+            let waited = keys
+                .into_iter()
+                .filter(|(database, key)| blocking.waits_for(*database, key));
+            let waited = waited.map(|(database, key)| (database, key.into_boxed_slice()));
+            self.try_again.extend(waited);
+        });
+        self.read_mail();
     }
 
     /// Returns the number of message bytes at which a subscriber or a monitor is disconnected.
@@ -319,4 +357,9 @@ impl State {
         }
         self.connections.put(seat.index, connection);
     }
+}
+
+fn write_words(out: &mut Out<'_>, words: &[&[u8]]) {
+    out.push(words.len());
+    words.iter().for_each(|word| out.bulk(word));
 }

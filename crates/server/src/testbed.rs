@@ -1,8 +1,10 @@
 //! A server without a loop. A test hands bytes to the connections and runs the requests.
 
+use crate::common::Home;
 use crate::connection::Connection;
-use crate::control::{Control, Gate, Message};
-use crate::engine::{Options, Progress};
+use crate::control::{Control, Message};
+use crate::engine::Options;
+use crate::gate::Gate;
 use crate::net::Stream;
 use crate::options::ServerOptions;
 use crate::poll::WAKER;
@@ -39,11 +41,28 @@ impl Testbed {
 
     /// Returns a server that has no database yet.
     pub(crate) fn state(&self, server: ServerOptions, database: Options) -> State {
-        let (progress, control) = (Arc::new(Progress::default()), self.control.clone());
-        let mut state = State::new(server, database, 0, progress, control);
-        state.load_users().expect("users");
-        state
+        let home = Home::alone(&self.control);
+        state_at(home, server, database)
     }
+
+    /// Returns a server with the loops of `beds`, each with its state. They have no database yet.
+    pub(crate) fn states(
+        beds: &[Testbed],
+        server: &ServerOptions,
+        database: &Options,
+    ) -> Vec<State> {
+        let controls: Vec<Control> = beds.iter().map(Testbed::control).collect();
+        let homes = Home::each(&controls).into_iter();
+        homes
+            .map(|home| state_at(home, server.clone(), database.clone()))
+            .collect()
+    }
+}
+
+fn state_at(home: Home, server: ServerOptions, database: Options) -> State {
+    let mut state = State::new(server, database, 0, Arc::default(), home);
+    state.load_users().expect("users");
+    state
 }
 
 /// Returns a socket that is never read.
@@ -54,7 +73,11 @@ pub(crate) fn socket() -> Stream {
 
 /// Returns a client that has just connected.
 pub(crate) fn connection(state: &State, stream: Stream, index: usize, id: u64) -> Box<Connection> {
-    let seat = Seat { index, id };
+    let seat = Seat {
+        event_loop: state.event_loop,
+        index,
+        id,
+    };
     let session = Session::new(seat, String::new(), String::new(), true, state);
     Box::new(Connection::new(stream, session))
 }

@@ -10,7 +10,8 @@
 //! every reply that shows this write. A key that is removed from the table for lack of room is also invalidated. That
 //! invalidation waits for no write.
 //!
-//! Access control filters invalidations when they are sent. A client gets no report of a key outside the user's rules.
+//! Access control filters invalidations when the tracking client's loop delivers them. With REDIRECT, that loop then posts
+//! the invalidation to the other client's loop. A client gets no report of a key outside the user's rules.
 //! In mode BCAST, a client gets reports only of keys that the user may read. Redis 7.0 sends all invalidations. With
 //! REDIRECT, the rules of the tracking client count, and the receiver's rules do not.
 //!
@@ -21,7 +22,10 @@ mod table;
 
 use crate::acl::catalog::Access;
 use crate::command::{Command, flag};
+use crate::common::Common;
 use crate::engine::Epoch;
+use crate::mailbox::{Letter, Post};
+use crate::part::Observers;
 use crate::pubsub::Seat;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
@@ -29,6 +33,7 @@ use crate::session::Session;
 use crate::state::State;
 use perdura_base::flaw::{Flaw, armed};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use table::Table;
 
 /// The channel of invalidations for a client that speaks RESP2.
@@ -63,7 +68,7 @@ pub(crate) enum Reads {
 }
 
 /// A client that gets reports of changes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Tracker {
     seat: Seat,
     /// The client that gets the reports instead. `None`: this client gets them itself.
@@ -109,31 +114,18 @@ pub(crate) struct Wanted<'a> {
     pub prefixes: Vec<&'a [u8]>,
 }
 
-impl Tracking {
+impl Observers for Tracking {
     /// Returns whether no client tracks anything.
-    pub(crate) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.clients.is_empty()
     }
+}
 
+impl Tracking {
     /// Returns four numbers: clients that track, keys, pairs of a key and its reader, and prefixes.
     pub(crate) fn counts(&self) -> [usize; 4] {
         let (keys, items) = (self.table.keys(), self.table.items());
         [self.clients.len(), keys, items, self.prefixes.len()]
-    }
-
-    /// Returns the tracking state of a client.
-    pub(crate) fn get(&self, id: u64) -> Option<&Tracker> {
-        self.clients.get(&id)
-    }
-
-    /// Returns the id of the client that gets this client's reports. 0: there is no REDIRECT. -1: the client
-    /// does not track.
-    pub(crate) fn redirection(&self, id: u64) -> i64 {
-        let tracker = self.clients.get(&id);
-        tracker.map_or(-1, |tracker| {
-            let other = tracker.redirect.map_or(0, |seat| seat.id);
-            i64::try_from(other).unwrap_or(i64::MAX)
-        })
     }
 
     /// Begins to report changes to a client, or changes how they are reported. The wanted prefixes are added to
@@ -221,188 +213,249 @@ impl Session {
     }
 }
 
-impl State {
-    /// Notes the keys that a command has read, if its client tracks reads. For a script, these are the keys
-    /// that its caller names, as in Redis 7.0.
-    #[inline]
-    pub(crate) fn note_reads(&mut self, session: &Session, command: &Command, args: &Args<'_>) {
-        let reads = command.flags & (flag::READ | flag::SCRIPTS) != 0;
-        if session.tracks_reads() && reads {
-            self.note_keys(session.seat, command, args);
-        }
-    }
-
+impl Common {
+    /// Notes the keys that a command of a client that tracks reads has read. For a script, these are the keys that its
+    /// caller names, as in Redis 7.0. The caller holds the latches of the keys' partitions. If the table then has more
+    /// than `max` keys, some are removed; 0 means no limit.
     #[cold]
-    fn note_keys(&mut self, seat: Seat, command: &Command, args: &Args<'_>) {
-        let mut noted = 0;
-        let (connections, running) = (&self.connections, self.running_seat());
-        let is_there = |seat: Seat| {
-            let connection = connections.get(seat.index);
-            seat == running || connection.is_some_and(|other| other.session.seat == seat)
-        };
-        for key in command.key_args(args) {
-            self.tracking.table.add(key, seat, is_there);
-            noted += 1;
+    pub(crate) fn note_keys(&self, seat: Seat, command: &Command, args: &Args<'_>, max: u64) {
+        if command.flags & (flag::READ | flag::SCRIPTS) == 0 {
+            return;
         }
-        let max = self.options.tracking_keys_max;
-        let is_over = |table: &Table| max > 0 && perdura_base::num::to_u64(table.keys()) > max;
-        for _ in 0..noted + FORGOTTEN_AT_ONCE {
-            if !is_over(&self.tracking.table) {
-                return;
+        self.tracking.with(|tracking| {
+            let Tracking { clients, table, .. } = tracking;
+            let is_there = |seat: Seat| clients.contains_key(&seat.id);
+            let mut noted = 0;
+            for key in command.key_args(args) {
+                table.add(key, seat, is_there);
+                noted += 1;
             }
-            if let Some(key) = self.tracking.table.draw(fastrand::u64(..)) {
-                self.tell_readers(&key, Seat::NOBODY, Epoch(0));
+            let is_over = |table: &Table| max > 0 && perdura_base::num::to_u64(table.keys()) > max;
+            for _ in 0..noted + FORGOTTEN_AT_ONCE {
+                if !is_over(&tracking.table) {
+                    return;
+                }
+                if let Some(key) = tracking.table.draw(fastrand::u64(..)) {
+                    self.tell_readers(tracking, &key, Seat::NOBODY, Epoch(0));
+                }
             }
-        }
+        });
     }
 
-    /// Reports a key's change to the clients that track the key. The change is durable with `epoch`.
+    /// Reports a key's change to the clients that track the key. The change is durable with `epoch`. The caller holds
+    /// the latch of the key's partition.
     #[inline]
-    pub(crate) fn key_changed(&mut self, key: &[u8], epoch: Epoch) {
-        if !self.tracking.is_empty() {
-            let writer = self.running_seat();
-            self.tracking.note_prefixes(key, writer.id, epoch);
-            self.tell_readers(key, writer, epoch);
+    pub(crate) fn key_changed(&self, key: &[u8], writer: Seat, epoch: Epoch) {
+        if self.tracking.is_in_use() {
+            self.tracking.with(|tracking| {
+                tracking.note_prefixes(key, writer.id, epoch);
+                self.tell_readers(tracking, key, writer, epoch);
+            });
         }
     }
 
     /// Informs a key's readers about a change.
-    fn tell_readers(&mut self, key: &[u8], writer: Seat, epoch: Epoch) {
-        for reader in self.tracking.table.take(key) {
-            let tracker = self.tracking.clients.get(&reader.id);
+    fn tell_readers(&self, tracking: &mut Tracking, key: &[u8], writer: Seat, epoch: Epoch) {
+        let readers = tracking.table.take(key);
+        if readers.is_empty() {
+            return;
+        }
+        let post = Arc::new(Post::Changed {
+            keys: Some(vec![key.into()]),
+            is_broadcast: false,
+        });
+        for reader in readers {
+            let tracker = tracking.clients.get(&reader.id);
             let hears = tracker.is_some_and(|tracker| {
                 let own = tracker.noloop && tracker.seat == writer;
-                tracker.prefixes.is_none() && !own && self.may_hear(tracker.seat, key, HAVE)
+                tracker.prefixes.is_none() && !own
             });
             if hears {
-                self.invalidate(reader.id, Some(&[key]), epoch);
+                self.post(reader, &post, epoch);
             }
         }
     }
 
     /// Sends every tracking client one report, because all keys are gone or have been replaced. Forgets all noted
-    /// reads.
-    pub(crate) fn all_changed(&mut self, epoch: Epoch) {
-        if self.tracking.is_empty() {
+    /// reads. The caller holds all latches.
+    pub(crate) fn all_changed(&self, epoch: Epoch) {
+        if !self.tracking.is_in_use() {
             return;
         }
-        self.tracking.table.clear();
-        let mut clients: Vec<u64> = self.tracking.clients.keys().copied().collect();
-        clients.sort_unstable();
-        for id in clients {
-            self.invalidate(id, None, epoch);
+        self.tracking.with(|tracking| {
+            tracking.table.clear();
+            let mut seats: Vec<Seat> = tracking.clients.values().map(|one| one.seat).collect();
+            seats.sort_unstable_by_key(|seat| seat.id);
+            let post = Arc::new(Post::Changed {
+                keys: None,
+                is_broadcast: false,
+            });
+            for seat in seats {
+                self.post(seat, &post, epoch);
+            }
+        });
+    }
+
+    /// Sends each client in mode BCAST the keys that changed since the last call and begin with one of the client's
+    /// prefixes. A loop calls this once in each round.
+    pub(crate) fn tell_prefixes(&self) {
+        if self.tracking.is_in_use() {
+            self.tracking.with(|tracking| {
+                if !tracking.prefixes.is_empty() {
+                    self.tell_prefixes_of(tracking);
+                }
+            });
         }
     }
 
-    /// Sends each client in mode BCAST the keys that changed in this round of the loop and begin with one of the
-    /// client's prefixes.
-    pub(crate) fn tell_prefixes(&mut self) {
-        if self.tracking.prefixes.is_empty() {
-            return;
-        }
-        let epoch = std::mem::take(&mut self.tracking.epoch);
-        let mut told = Vec::new();
-        for prefix in self.tracking.prefixes.values_mut() {
-            if !prefix.changed.is_empty() {
-                let clients: Vec<u64> = prefix.clients.iter().copied().collect();
-                told.push((std::mem::take(&mut prefix.changed), clients));
+    fn tell_prefixes_of(&self, tracking: &mut Tracking) {
+        let epoch = std::mem::take(&mut tracking.epoch);
+        for prefix in tracking.prefixes.values_mut() {
+            if prefix.changed.is_empty() {
+                continue;
             }
-        }
-        for (changed, clients) in told {
-            for id in clients {
-                let Some(tracker) = self.tracking.get(id) else {
+            let changed = std::mem::take(&mut prefix.changed);
+            for id in &prefix.clients {
+                let Some(tracker) = tracking.clients.get(id) else {
                     continue;
                 };
-                let (seat, noloop) = (tracker.seat, tracker.noloop);
-                let wanted = changed.iter().filter(|(key, writer)| {
-                    (!noloop || **writer != id) && self.may_hear(seat, key, READ)
-                });
-                let keys: Vec<&[u8]> = wanted.map(|(key, _)| &**key).collect();
+                let wanted = changed
+                    .iter()
+                    .filter(|(_, writer)| !tracker.noloop || *writer != id);
+                let keys: Vec<Box<[u8]>> = wanted.map(|(key, _)| key.clone()).collect();
                 if !keys.is_empty() {
-                    self.invalidate(id, Some(&keys), epoch);
+                    let post = Post::Changed {
+                        keys: Some(keys),
+                        is_broadcast: true,
+                    };
+                    self.post(tracker.seat, &Arc::new(post), epoch);
                 }
             }
         }
     }
+}
 
-    /// Returns whether the rules of a client's user allow the client to get reports of a key. Returns true for the
-    /// running client, because this client gets only reports of changes by the running command.
-    fn may_hear(&self, seat: Seat, key: &[u8], wanted: Access) -> bool {
-        let connection = self.connections.get(seat.index);
-        let session = connection.map(|other| &other.session);
-        let session = session.filter(|session| session.seat == seat);
-        session.is_none_or(|session| session.user.may_use(key, wanted))
-            || armed(Flaw::HiddenNameTold)
+impl State {
+    /// Notes the keys that a command has read, if its client tracks reads. The caller holds the latches of the keys'
+    /// partitions.
+    #[inline]
+    pub(crate) fn note_reads(&self, session: &Session, command: &Command, args: &Args<'_>) {
+        if session.tracks_reads() {
+            let max = self.options.tracking_keys_max;
+            self.common.note_keys(session.seat, command, args, max);
+        }
     }
 
-    /// Returns whether a client is still connected.
-    fn is_there(&self, seat: Seat) -> bool {
-        let connection = self.connections.get(seat.index);
-        let waits = connection.is_some_and(|other| other.session.seat == seat && !other.doomed);
-        waits || self.running_seat() == seat
+    /// Returns the tracking state of a client. `None`: the client does not track.
+    pub(crate) fn tracker(&self, id: u64) -> Option<Tracker> {
+        let tracking = &self.common.tracking;
+        let used = tracking.is_in_use();
+        used.then(|| tracking.with(|tracking| tracking.clients.get(&id).cloned()))?
     }
 
-    /// Sends an invalidation of `keys`, or of all keys if `keys` is `None`, for the tracking client `id`. The receiver
-    /// is the tracking client or the client of its REDIRECT. A receiver that speaks RESP2 gets the invalidation only
-    /// through a REDIRECT, and only if it is subscribed.
-    fn invalidate(&mut self, id: u64, keys: Option<&[&[u8]]>, epoch: Epoch) {
-        let Some(tracker) = self.tracking.clients.get(&id) else {
+    /// Returns the id of the client that gets this client's reports. 0: there is no REDIRECT. -1: the client
+    /// does not track.
+    pub(crate) fn redirection(&self, id: u64) -> i64 {
+        self.tracker(id).map_or(-1, |tracker| {
+            let other = tracker.redirect.map_or(0, |seat| seat.id);
+            i64::try_from(other).unwrap_or(i64::MAX)
+        })
+    }
+
+    /// Ends all reports to a client.
+    pub(crate) fn forget_tracking(&self, session: &mut Session) {
+        if self.common.tracking.is_in_use() {
+            self.common
+                .tracking
+                .with(|tracking| tracking.forget(session));
+        }
+    }
+
+    /// Writes the invalidation that a letter reports to the tracking client. Keys that the client may not use are left
+    /// out. With REDIRECT, the invalidation is posted to the other client instead.
+    pub(crate) fn write_changed(&self, session: &Session, letter: &Letter, out: &mut Out<'_>) {
+        let Post::Changed { keys, is_broadcast } = &*letter.post else {
             return;
         };
-        let (seat, redirect) = (tracker.seat, tracker.redirect);
-        if let Some(gone) = redirect.filter(|other| !self.is_there(*other)) {
-            if let Some(tracker) = self.tracking.clients.get_mut(&id) {
+        let wanted = if *is_broadcast { READ } else { HAVE };
+        let user = &session.user;
+        let may_hear = |key: &[u8]| user.may_use(key, wanted) || armed(Flaw::HiddenNameTold);
+        let keys = keys.as_ref().map(|keys| {
+            let heard = keys.iter().filter(|key| may_hear(key)).cloned();
+            heard.collect::<Vec<Box<[u8]>>>()
+        });
+        if keys.as_ref().is_some_and(Vec::is_empty) {
+            return;
+        }
+        let id = session.seat.id;
+        let redirect = self.common.tracking.with(|tracking| {
+            let tracker = tracking.clients.get(&id);
+            tracker.map(|tracker| tracker.redirect)
+        });
+        match redirect {
+            None => {}
+            Some(Some(other)) => {
+                let tracker = session.seat;
+                let post = Arc::new(Post::Redirected { keys, tracker });
+                self.common.post(other, &post, letter.epoch);
+            }
+            Some(None) => write_invalidation(session, keys.as_deref(), out),
+        }
+    }
+
+    /// Handles a letter whose receiver is gone. If a REDIRECT named the receiver, informs the tracking client.
+    pub(crate) fn return_letter(&self, letter: &Letter) {
+        let Post::Redirected { tracker, .. } = &*letter.post else {
+            return;
+        };
+        self.common.tracking.with(|tracking| {
+            let tracker = tracking.clients.get_mut(&tracker.id);
+            if let Some(tracker) = tracker.filter(|one| one.redirect == Some(letter.to)) {
                 tracker.broken = true;
             }
-            return self.tell_broken(seat, gone, epoch);
-        }
-        let to = redirect.unwrap_or(seat);
-        let listens = redirect.is_some() && self.listens(to);
-        if !listens && !self.speaks_resp3(to) {
-            return;
-        }
-        let write = |out: &mut Out<'_>| {
-            if out.resp3 {
-                out.push(2);
-                out.bulk(b"invalidate");
-            } else {
-                out.push(3);
-                out.bulk(b"message");
-                out.bulk(CHANNEL);
-            }
-            match keys {
-                None => out.null(),
-                Some(keys) => {
-                    out.array(keys.len());
-                    keys.iter().for_each(|key| out.bulk(key));
-                }
-            }
-        };
-        self.append(to, write, epoch);
+        });
+        let post = Arc::new(Post::RedirectGone { id: letter.to.id });
+        self.common.post(*tracker, &post, letter.epoch);
     }
+}
 
-    /// Informs a client that the receiver of its invalidations is gone.
-    fn tell_broken(&mut self, seat: Seat, gone: Seat, epoch: Epoch) {
-        if self.speaks_resp3(seat) {
-            let write = |out: &mut Out<'_>| {
-                out.push(2);
-                out.bulk(b"tracking-redir-broken");
-                out.count(gone.id);
-            };
-            self.append(seat, write, epoch);
+/// Writes an invalidation for a client that speaks RESP3. A client that speaks RESP2 gets none without REDIRECT.
+fn write_invalidation(session: &Session, keys: Option<&[Box<[u8]>]>, out: &mut Out<'_>) {
+    if session.resp3 {
+        out.push(2);
+        out.bulk(b"invalidate");
+        write_keys(keys, out);
+    }
+}
+
+/// Writes an invalidation for the client that a REDIRECT names. If the client speaks RESP2, it gets the invalidation only
+/// if it is subscribed.
+pub(crate) fn write_redirected(session: &Session, keys: Option<&[Box<[u8]>]>, out: &mut Out<'_>) {
+    if !session.resp3 && session.subscriptions.is_some() {
+        out.push(3);
+        out.bulk(b"message");
+        out.bulk(CHANNEL);
+        write_keys(keys, out);
+    } else {
+        write_invalidation(session, keys, out);
+    }
+}
+
+fn write_keys(keys: Option<&[Box<[u8]>]>, out: &mut Out<'_>) {
+    match keys {
+        None => out.null(),
+        Some(keys) => {
+            out.array(keys.len());
+            keys.iter().for_each(|key| out.bulk(key));
         }
     }
+}
 
-    fn listens(&self, seat: Seat) -> bool {
-        let session = self.connections.get(seat.index).map(|other| &other.session);
-        session.is_some_and(|session| session.seat == seat && session.subscriptions.is_some())
-    }
-
-    fn speaks_resp3(&self, seat: Seat) -> bool {
-        if self.running_seat() == seat {
-            return self.running_resp3();
-        }
-        let session = self.connections.get(seat.index).map(|other| &other.session);
-        session.is_some_and(|session| session.seat == seat && session.resp3)
+/// Writes the notice that the client of a REDIRECT is gone. Only a client that speaks RESP3 gets it.
+pub(crate) fn write_gone(id: u64, out: &mut Out<'_>) {
+    if out.resp3 {
+        out.push(2);
+        out.bulk(b"tracking-redir-broken");
+        out.count(id);
     }
 }

@@ -108,6 +108,13 @@ enum Outcome<R, E> {
     Panicked(Box<dyn Any + Send>),
 }
 
+/// The closures of a transaction.
+struct Body<F, S> {
+    run: F,
+    /// Called after the commit, before the latches are released.
+    settle: S,
+}
+
 /// The partitions of an attempt.
 #[derive(Clone, Copy)]
 struct Declared<'a> {
@@ -135,6 +142,7 @@ struct Attempt<'a> {
     logged: &'a PartitionSet,
     stream: StreamId,
     manner: &'a Manner<'a>,
+    marks: &'a Marks,
 }
 
 impl Attempt<'_> {
@@ -224,8 +232,28 @@ impl Executor {
         &self,
         declared: &PartitionSet,
         manner: &Manner<'_>,
-        mut f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+        f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
     ) -> Result<(R, Ticket), E> {
+        self.run_then(declared, manner, f, |_, _| ())
+    }
+
+    /// Like [`run_as`](Self::run_as), but calls `settle` after the commit, before the latches are released. So no other
+    /// transaction on these partitions comes between the commit and `settle`. `settle` runs once, for the run that
+    /// commits. It must be short, and must not run a transaction.
+    ///
+    /// # Errors
+    /// As [`run_as`](Self::run_as).
+    ///
+    /// # Panics
+    /// As [`run_as`](Self::run_as), and if `settle` panics. The transaction has then committed.
+    pub fn run_then<R, E: From<Error>>(
+        &self,
+        declared: &PartitionSet,
+        manner: &Manner<'_>,
+        f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+        settle: impl FnMut(&mut R, Ticket),
+    ) -> Result<(R, Ticket), E> {
+        let mut body = Body { run: f, settle };
         let mut running = Running::begin(&self.heap)?;
         let scratch = running.scratch();
         scratch.typed.seed = None;
@@ -243,7 +271,7 @@ impl Executor {
                 latched: &parts,
                 logged,
             };
-            match self.attempt(scratch, declared, &manner, &mut f) {
+            match self.attempt(scratch, declared, &manner, &mut body) {
                 Outcome::Committed(value, ticket) => return Ok((value, ticket)),
                 Outcome::Missed(missing) => {
                     let is_new = missing.iter().all(|id| !parts.contains(id));
@@ -268,13 +296,13 @@ impl Executor {
         }
     }
 
-    /// Runs `f` once, and commits or undoes its changes.
+    /// Runs the body once, and commits or undoes its changes.
     fn attempt<R, E: From<Error>>(
         &self,
         scratch: &mut Scratch,
         declared: Declared<'_>,
         manner: &Manner<'_>,
-        f: &mut impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+        body: &mut Body<impl FnMut(&mut Tx<'_>) -> Result<R, E>, impl FnMut(&mut R, Ticket)>,
     ) -> Outcome<R, E> {
         let Scratch {
             undo,
@@ -299,7 +327,7 @@ impl Executor {
         // The panic is caught here because the latches must not be released while pages hold half a
         // transaction.
         let result = catch_unwind(AssertUnwindSafe(|| {
-            let value = f(&mut tx)?;
+            let value = (body.run)(&mut tx)?;
             tx.check_collections()?;
             Ok(value)
         }));
@@ -333,8 +361,9 @@ impl Executor {
             logged: declared.logged,
             stream,
             manner,
+            marks: &marks,
         };
-        self.end(result, guards, attempt, &marks)
+        self.end(result, guards, attempt, &mut body.settle)
     }
 
     /// Ends an attempt that missed no latch. Commits the attempt if it succeeded, and undoes it otherwise.
@@ -343,16 +372,17 @@ impl Executor {
         result: std::thread::Result<Result<R, E>>,
         guards: Guards<'_>,
         attempt: Attempt<'_>,
-        marks: &Marks,
+        settle: &mut impl FnMut(&mut R, Ticket),
     ) -> Outcome<R, E> {
+        let marks = attempt.marks;
         match result {
             // The log has refused a write, and the closure ignored that error. So some of the changes may be missing.
             Ok(Ok(_)) if marks.met_full_log() => {
                 self.undo(guards, attempt.undo);
                 Outcome::Failed(Error::LogFull(REFUSED.into()).into())
             }
-            Ok(Ok(value)) => {
-                let ticket = self.commit(guards, attempt);
+            Ok(Ok(mut value)) => {
+                let ticket = self.commit(guards, attempt, |ticket| settle(&mut value, ticket));
                 Outcome::Committed(value, ticket)
             }
             Ok(Err(error)) => {
@@ -445,11 +475,24 @@ impl Executor {
         fuse.done();
     }
 
-    /// Encodes the log records of a transaction, appends them, and then releases the latches. Returns the ticket.
-    fn commit(&self, mut guards: Guards<'_>, mut attempt: Attempt<'_>) -> Ticket {
+    /// Encodes the log records of a transaction, appends them, calls `settle`, and then releases the latches. Returns
+    /// the ticket.
+    fn commit(
+        &self,
+        mut guards: Guards<'_>,
+        attempt: Attempt<'_>,
+        settle: impl FnOnce(Ticket),
+    ) -> Ticket {
+        let ticket = self.append_changes(&mut guards, attempt);
+        settle(ticket);
+        ticket
+    }
+
+    /// Encodes the log records of a transaction and appends them. Returns the ticket.
+    fn append_changes(&self, guards: &mut Guards<'_>, mut attempt: Attempt<'_>) -> Ticket {
         // The fuse is dropped before the guards, so a panic stops the log before it releases the latches.
         let fuse = Fuse::new(&self.sink);
-        attempt.encode_group(&mut guards);
+        attempt.encode_group(guards);
         let Attempt {
             stream,
             manner: Manner { now_ms, says },
@@ -461,22 +504,22 @@ impl Executor {
                 attempt.group.is_empty(),
                 "a replay changes key-addressed tables"
             );
-            ordered::restore_places(&mut guards, places);
+            ordered::restore_places(guards, places);
         }
         let Some(wal) = self.sink.wal_of_commits() else {
             if wrote_rows && !self.sink.is_replay() {
-                ordered::take_places(&mut guards, attempt.typed, says);
+                ordered::take_places(guards, attempt.typed, says);
             }
             fuse.done();
             return Ticket::default();
         };
         if attempt.group.is_empty() && !wrote_rows {
-            let ticket = self.ticket_of_reads(&guards);
+            let ticket = self.ticket_of_reads(guards);
             fuse.done();
             return ticket;
         }
         let mut partitions = attempt.group.partitions();
-        attempt.check_group(&guards, &partitions, self.heap.ckpt_epoch());
+        attempt.check_group(guards, &partitions, self.heap.ckpt_epoch());
         #[cfg(feature = "flaws")]
         if armed(Flaw::LateAppend) && !wrote_rows {
             fuse.done();
@@ -487,7 +530,7 @@ impl Executor {
             });
         }
         let rows = wrote_rows.then(|| {
-            let places = ordered::take_places(&mut guards, attempt.typed, says);
+            let places = ordered::take_places(guards, attempt.typed, says);
             let frame = attempt.frame;
             frame.clear();
             let kind = ordered::encode(&places, attempt.typed, says, *now_ms, frame);
@@ -497,10 +540,10 @@ impl Executor {
         });
         let epoch = append(wal, stream, &partitions, attempt.group, rows);
         debug_assert!(
-            self.ticket_of_reads(&guards).epoch <= epoch,
+            self.ticket_of_reads(guards).epoch <= epoch,
             "I2: read under the latches, a commit's epoch is no smaller than what it rests on"
         );
-        for (_, part) in &mut guards {
+        for (_, part) in guards.iter_mut() {
             part.set_last_write_epoch(epoch);
         }
         fuse.done();

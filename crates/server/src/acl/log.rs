@@ -1,7 +1,7 @@
 //! ACL LOG: the denied commands and logins, each with its client. The log is bounded, and repeats within a minute are
 //! only counted. So a client that keeps trying uses no more memory.
 
-use super::selector::{Denied, Reason};
+use crate::denial::{Denied, Reason};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 

@@ -35,10 +35,10 @@ pub(crate) mod user;
 pub(crate) use catalog::CATALOG;
 pub(crate) use describe::hex;
 pub(crate) use rules::RulesError;
-pub(crate) use selector::{Denied, Reason};
 pub(crate) use user::User;
 
 use crate::command::Command;
+use crate::denial::{Denied, Reason};
 use crate::pubsub::Topic;
 use crate::resp::parse::Args;
 use crate::session::Session;
@@ -181,29 +181,34 @@ pub(crate) fn check(
     command: &Command,
     args: &Args<'_>,
 ) -> Result<(), String> {
-    if let Err(denied) = session.user.check(command, args) {
-        let text = match denied.reason {
-            Reason::Command => {
-                let name = String::from_utf8_lossy(&denied.object);
-                format!("NOPERM this user has no permissions to run the '{name}' command")
-            }
-            Reason::Key => String::from(
-                "NOPERM this user has no permissions to access one of the keys used as arguments",
-            ),
-            Reason::Channel | Reason::Auth => String::from(
-                "NOPERM this user has no permissions to access one of the channels used as \
-                 arguments",
-            ),
-        };
-        let context = if session.block.is_some() {
-            Context::Multi
-        } else {
-            Context::TopLevel
-        };
-        note(state, session, denied, context, None);
-        return Err(text);
+    match session.user.check(command, args) {
+        Ok(()) => check_sort(session, command, args),
+        Err(denied) => Err(deny(state, session, denied)),
     }
-    check_sort(session, command, args)
+}
+
+/// Adds a denial to the log. Returns the error to reply with.
+pub(crate) fn deny(state: &mut State, session: &Session, denied: Denied) -> String {
+    let text = match denied.reason {
+        Reason::Command => {
+            let name = String::from_utf8_lossy(&denied.object);
+            format!("NOPERM this user has no permissions to run the '{name}' command")
+        }
+        Reason::Key => String::from(
+            "NOPERM this user has no permissions to access one of the keys used as arguments",
+        ),
+        Reason::Channel | Reason::Auth => String::from(
+            "NOPERM this user has no permissions to access one of the channels used as \
+                 arguments",
+        ),
+    };
+    let context = if session.block.is_some() {
+        Context::Multi
+    } else {
+        Context::TopLevel
+    };
+    note(state, session, denied, context, None);
+    text
 }
 
 /// Checks the options of SORT. Returns the reply as an error if an option is denied.
@@ -306,16 +311,24 @@ pub(crate) fn spread(state: &mut State, mine: &mut Session) -> bool {
     let acl = &state.acl;
     let mut gone = Vec::new();
     for (index, connection) in state.connections.iter_mut() {
-        if !renew(acl, &mut connection.session) {
+        let session = &mut connection.session;
+        if !renew(acl, session) {
             // The requests that the client has sent are still answered.
             connection.closing = true;
-            gone.push((index, connection.session.seat.id));
+            gone.push(index);
+        } else if connection.blocked {
+            let (id, user) = (session.seat.id, &session.user);
+            let blocking = &state.common.blocking;
+            blocking.with(|blocking| blocking.renew(id, user));
         }
     }
     let stays = renew(acl, mine);
-    for (index, id) in gone {
-        // Until the connection is closed, no event may serve the client.
-        state.blocking.take(id);
+    for index in gone {
+        if let Some(connection) = state.connections.take(index) {
+            // Until the connection is closed, no event may serve the client.
+            state.stop_waiting(&connection.session);
+            state.connections.put(index, connection);
+        }
         state.touch(index);
     }
     stays

@@ -359,7 +359,11 @@ impl State {
             && at <= now
         {
             self.prover.held.pop_first();
-            self.resume(Seat { index, id });
+            self.resume(Seat {
+                event_loop: self.event_loop,
+                index,
+                id,
+            });
         }
         let fresh = self.acl.take_fresh();
         self.prover.fresh.extend(fresh);

@@ -2,8 +2,9 @@
 
 use super::catalog::{Access, CATALOG};
 use super::secret::{Mark, Secret};
-use super::selector::{Denied, Selector};
+use super::selector::Selector;
 use crate::command::{Command, Keys};
+use crate::denial::Denied;
 use crate::resp::parse::Args;
 use std::sync::Arc;
 

@@ -4,10 +4,12 @@
 mod host;
 mod judged;
 mod outcome;
+mod serving;
 
 pub(crate) use host::Host;
 use host::Server;
-pub(crate) use outcome::Outcome;
+pub(crate) use outcome::{Observing, Outcome};
+pub(crate) use serving::Claims;
 
 use super::event::{Class, Event};
 use super::scripts::ran::Ran;
@@ -26,6 +28,7 @@ use crate::state::State;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The reason why a data command ended early.
 #[derive(Debug)]
@@ -84,8 +87,10 @@ pub(crate) const WRONG_TYPE: &str =
 /// The reason why an ended command has no reply yet.
 #[derive(Debug)]
 pub(crate) enum Later {
-    /// The client waits for a key.
+    /// The client is to wait for a key.
     Wait(Box<Wait>),
+    /// The client waits, at most for this time. `None`: there is no limit.
+    Waits(Option<Duration>),
     /// The command continues in steps.
     Steps(Box<dyn Work>),
     /// The command is to run beside the loop.
@@ -178,7 +183,7 @@ impl<'a, 'tx> Data<'a, 'tx> {
     pub(crate) fn state(&self) -> &'a State {
         match self.server {
             Server::Loop(state) => state,
-            Server::Beside(_) => unreachable!("scripts run on the loop"),
+            Server::Beside(..) => unreachable!("scripts run on the loop"),
         }
     }
 
@@ -190,11 +195,6 @@ impl<'a, 'tx> Data<'a, 'tx> {
     /// Returns the number of scripts that this transaction has run.
     pub(crate) fn scripts_run(&self) -> u32 {
         self.ran.as_ref().map_or(0, |ran| ran.scripts)
-    }
-
-    /// Notes that the client had to wait, and that its command now runs again.
-    pub(crate) fn retry(&mut self) {
-        self.is_retry = true;
     }
 
     /// Returns whether the client had to wait, and its command now runs again.
@@ -215,11 +215,6 @@ impl<'a, 'tx> Data<'a, 'tx> {
     /// Returns whether a command should go through `elements` elements in steps.
     pub(crate) fn is_long(&self, elements: u64) -> bool {
         elements > self.server.long()
-    }
-
-    /// Returns whether the command has ended without a reply.
-    pub(crate) fn waits(&self) -> bool {
-        self.later.is_some()
     }
 
     /// Runs one command. An error reply replaces the reply that the command has begun.
@@ -448,8 +443,11 @@ impl<'a, 'tx> Data<'a, 'tx> {
             self.changes += keys;
             let table = self.table_of(database);
             let state = self.state();
-            let observed = state.watches.keys_of(database);
-            for key in observed.chain(state.blocking.keys_of(database)) {
+            let observed = state.common.watches.keys_of(database);
+            let observed = observed.iter().map(AsRef::as_ref);
+            let blocking = &state.common.blocking;
+            let waited = blocking.with(|blocking| blocking.keys_of(database));
+            for key in observed.chain(waited.iter().map(AsRef::as_ref)) {
                 if self.tx.peek(table, key)?.is_some() {
                     self.touched(database, key);
                 }
@@ -465,17 +463,17 @@ impl<'a, 'tx> Data<'a, 'tx> {
     /// about to be swapped.
     fn tell_swapped(&mut self, first: u8, second: u8) -> Result<(), Error> {
         let state = self.state();
-        let (watches, blocking) = (&state.watches, &state.blocking);
+        let (watches, blocking) = (&state.common.watches, &state.common.blocking);
         let tables = [first, second].map(|database| self.table_of(database));
         for database in [first, second] {
             for key in watches.keys_of(database) {
-                let there = |table| Ok::<_, Error>(self.tx.peek(table, key)?.is_some());
+                let there = |table| Ok::<_, Error>(self.tx.peek(table, &key)?.is_some());
                 if there(tables[0])? || there(tables[1])? {
-                    self.touched(database, key);
+                    self.touched(database, &key);
                 }
             }
-            for key in blocking.keys_of(database) {
-                self.touched(database, key);
+            for key in blocking.with(|blocking| blocking.keys_of(database)) {
+                self.touched(database, &key);
             }
         }
         Ok(())

@@ -9,24 +9,23 @@
 //! 4. if the client wants no replies, the reply is dropped except for the pushes in it (`pushed`);
 //! 5. the command is shown to monitors;
 //! 6. the reply is sealed;
-//! 7. clients that wait for a changed key are served;
-//! 8. messages to the client itself, from the command and from step 7, are sealed after the reply.
+//! 7. letters are delivered ([`crate::mailbox`]); letters to the client itself are sealed after the reply.
+//!
+//! Observers of the changed keys, and clients that wait for them, are served at the commit, before the latches are
+//! released.
 
-use super::{After, Command, Cx, Data, Effects, Keys, Later, Run, Told, flag};
+use super::run::{Begun, run_data};
+use super::{After, Command, Cx, Effects, Run, flag};
 use crate::acl;
-use crate::beside::Single;
-use crate::blocking::Asking;
-use crate::engine::{Attempt, Db, Error, PartitionSet, error_text};
 use crate::loading;
+use crate::pubsub::Seat;
 use crate::replies::Replies;
 use crate::resp::foreign::Foreign;
-use crate::resp::parse::{Args, OwnedArgs};
+use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use crate::session::{Mute, Session};
 use crate::state::{Stage, State};
 use crate::stats::Counted;
-use crate::tell::Message;
-use perdura_base::flaw::{Flaw, armed};
 use perdura_base::limits::KEY_BYTES_MAX;
 use std::time::Duration;
 
@@ -52,7 +51,7 @@ pub(crate) fn execute(
         return After::Postpone;
     }
     state.stats.commands += 1;
-    state.begin_running(session.seat, session.resp3);
+    state.running = session.seat;
     let queues = session.block.is_some();
     let runs = |command: &&Command| !queues || command.has(flag::IMMEDIATE);
     let request = Request {
@@ -190,15 +189,13 @@ fn consume(
     }
     if let Some(command) = ran {
         super::server::monitor::feed(state, session, command, args);
-        state.note_reads(session, command, args);
         if !after.goes_on() {
             session.end_caching(command);
         }
     }
     replies.seal(rest, state.reached);
-    super::wait::serve(state);
-    state.seal_own(session, replies);
-    state.end_running();
+    state.read_mail_behind(session, replies);
+    state.running = Seat::NOBODY;
     after
 }
 
@@ -222,7 +219,7 @@ fn keep_back(
     // A script's running time counts toward its limit. Other commands have no limit.
     session.spent = state.scripts.spent_by_all();
     state.stats.commands -= 1;
-    state.end_running();
+    state.running = Seat::NOBODY;
     match after {
         After::Behind(bytes) => state.keep_back_for_log(session.seat, bytes),
         _ => state.beside.keep(session.seat),
@@ -381,184 +378,6 @@ fn unknown(args: &Args<'_>) -> String {
     }
     let name = shown(args.at(0), 128);
     format!("ERR unknown command '{name}', with args beginning with: {list}")
-}
-
-/// The number of attempts to run a command in steps. If they all fail, the command runs as a single transaction.
-const BEGINNINGS: u32 = 3;
-
-/// A data command, and the number of its failed attempts to run in steps.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Begun {
-    /// The command.
-    pub command: &'static Command,
-    /// The number of attempts that had to begin again.
-    pub vainly: u32,
-}
-
-/// Adds the partitions of a command's keys to `partitions`.
-pub(crate) fn add_partitions(
-    db: &Db,
-    command: &Command,
-    args: &Args<'_>,
-    partitions: &mut PartitionSet,
-) {
-    if matches!(command.keys, Keys::All | Keys::Sort(_)) {
-        partitions.union(&db.all_partitions());
-    }
-    for key in command.key_args(args) {
-        partitions.insert(db.partition_of(key));
-    }
-}
-
-/// Runs one command in one transaction. Returns the epochs that the reply depends on, and the next action of
-/// the connection. The client may have to wait: for a key, for the log, or for a command that runs in steps.
-/// After some failed attempts the command no longer runs in steps.
-pub(crate) fn run_data(
-    state: &mut State,
-    session: &Session,
-    replies: &mut Replies,
-    begun: Begun,
-    args: &Args<'_>,
-) -> (Told, After) {
-    let command = begun.command;
-    let (Stage::Ready(db), Run::Data(_)) = (&state.stage, command.run) else {
-        Out::new(&mut replies.buf, session.resp3).error("ERR the database is not open");
-        return (Told::NOTHING, After::Continue);
-    };
-    let mut partitions = PartitionSet::empty();
-    add_partitions(db, command, args, &mut partitions);
-    if begun.vainly == 0 && state.has_many_arguments(command, args) {
-        return leave(state, session, begun, args, partitions);
-    }
-    let start = replies.buf.len();
-    let (mut kept, mut held) = (Vec::new(), None);
-    let result = db.try_transact_at(&partitions, state.wall_ms(), |tx| {
-        // The engine may run this closure again. The reply of the earlier run is then discarded.
-        replies.buf.truncate(start);
-        let mut data = Data::new(state, db, tx, session.database);
-        data.run_for(&session.user);
-        let mut out = Out::new(&mut replies.buf, session.resp3);
-        run_once(&mut data, begun, args, &mut out, &mut kept)?;
-        held = data.leaves().then(|| data.tx.latched().collect());
-        data.finish()
-    });
-    match result {
-        Ok(Attempt::Behind { bytes }) => {
-            replies.buf.truncate(start);
-            (Told::NOTHING, After::Behind(bytes))
-        }
-        Ok(Attempt::Committed(mut outcome, ticket)) => match outcome.later.take() {
-            None => {
-                let told = outcome.told(ticket.epoch, state.reached);
-                outcome.settle(state, ticket.epoch);
-                (told, After::Continue)
-            }
-            Some(Later::Wait(wait)) => {
-                if wait.gone.is_some() && begins_to_hear(state) {
-                    return run_data(state, session, replies, begun, args);
-                }
-                outcome.settle(state, ticket.epoch);
-                let asking = Asking {
-                    seat: session.seat,
-                    database: session.database,
-                    command,
-                    epoch: ticket.epoch,
-                };
-                state.blocking.add(asking, *wait, args);
-                (Told::NOTHING, After::Block)
-            }
-            Some(Later::Steps(work)) => {
-                state.add_job(session, begun, args, work);
-                (Told::NOTHING, After::Steps)
-            }
-            Some(Later::Beside) => leave(state, session, begun, args, held.unwrap_or(partitions)),
-        },
-        Err(error) => {
-            replies.buf.truncate(start);
-            let mut out = Out::new(&mut replies.buf, session.resp3);
-            failed(state, &error, &mut out);
-            (told_by(state, &error), After::Continue)
-        }
-    }
-}
-
-/// Runs a command within a transaction. At the first and the last attempt, a command that runs no scripts may ask to
-/// run beside the loop instead. `kept` holds messages of earlier runs. Only a seeded bug uses it.
-fn run_once(
-    data: &mut Data<'_, '_>,
-    begun: Begun,
-    args: &Args<'_>,
-    out: &mut Out<'_>,
-    kept: &mut Vec<Message>,
-) -> Result<(), Error> {
-    let is_last = begun.vainly >= BEGINNINGS;
-    if is_last {
-        data.hurry();
-    }
-    if (is_last || begun.vainly == 0) && !begun.command.has(flag::SCRIPTS) {
-        data.may_leave();
-    }
-    let done = data.run(begun.command, args, out);
-    if armed(Flaw::MessageOfRerunKept) {
-        kept.append(&mut data.ran().messages);
-        if done.is_ok() {
-            data.ran().messages.append(kept);
-        }
-    }
-    done
-}
-
-/// Makes the purge of expired keys report each key that it removes. Returns true if the purge did not report keys
-/// before. In that case it may already have removed a key after the command's lookup, without a report.
-fn begins_to_hear(state: &State) -> bool {
-    let gate = &state.control.gate;
-    if gate.hears_expired() {
-        return false;
-    }
-    gate.hear_expired(true);
-    true
-}
-
-/// Returns the epochs that a reply with an error of the engine depends on. If a reply is refused for its size, the
-/// error reveals something about the data, but the failed transaction has no epoch. So the error depends on the
-/// newest epoch. Other errors describe the engine's state and must not wait for the disk.
-pub(crate) fn told_by(state: &State, error: &Error) -> Told {
-    match error {
-        Error::Usage(_) if state.stopped.is_none() => Told::read(state.newest),
-        _ => Told::NOTHING,
-    }
-}
-
-/// Runs a command beside the loop. If a command already runs there, postpones the request.
-#[cold]
-fn leave(
-    state: &mut State,
-    session: &Session,
-    begun: Begun,
-    args: &Args<'_>,
-    held: PartitionSet,
-) -> (Told, After) {
-    if state.beside.is_busy() {
-        return (Told::NOTHING, After::Held);
-    }
-    let load = Single {
-        command: begun.command,
-        args: OwnedArgs::copy(args),
-    };
-    state.run_beside(session, session.database, held, Box::new(load));
-    (Told::NOTHING, After::Beside)
-}
-
-/// Replies with an error of the engine. If the engine has stopped, also notes the reason in the state.
-pub(crate) fn failed(state: &mut State, error: &Error, out: &mut Out<'_>) {
-    if let Error::Stopped(why) | Error::Fenced(why) | Error::Displaced(why) = error {
-        state.stopped.get_or_insert_with(|| why.clone());
-    }
-    if matches!(error, Error::LogFull(_)) {
-        state.conditions.note_refusal();
-    }
-    state.stats.errors += 1;
-    out.error(&error_text(error));
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ pub(crate) mod lookup;
 pub(crate) mod notice;
 pub(crate) mod options;
 pub(crate) mod refused;
+pub(crate) mod run;
 pub(crate) mod scripts;
 pub(crate) mod server;
 pub(crate) mod sets;

@@ -1,220 +1,125 @@
-//! Serves clients that wait for a key, and ends waits after the deadline.
+//! Ends the waits of clients: when they are served, after the deadline, and on request.
 
-use super::data::Outcome;
-use super::dispatch::{add_partitions, failed, hush, told_by};
-use super::{Data, Run, Told};
+use super::Told;
+use super::data::{Claims, Observing, Outcome};
+use super::dispatch::hush;
+use super::{Data, run};
 use crate::acl;
-use crate::blocking::Waiter;
+use crate::blocking::{Asking, Place, Wait};
 use crate::connection::Connection;
-use crate::engine::{Epoch, Error, Kind, PartitionSet, Shape, TableId, Tx};
+use crate::engine::{Db, Error, Ticket, Tx};
+use crate::mailbox::{Letter, Post};
 use crate::pubsub::Seat;
+use crate::resp::parse::Args;
 use crate::resp::reply::Out;
-use crate::state::{Stage, State};
-use perdura_base::flaw::{Flaw, armed};
-use std::time::Instant;
+use crate::session::Session;
+use crate::state::{State, unix_ms};
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
 
-/// The result of running the command of a waiting client again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Try {
-    /// The client has its reply.
-    Served,
-    /// The key holds nothing for this client, but perhaps for the next client.
-    Passed,
-    /// The key holds nothing for any client.
-    Gone,
-}
-
-/// Runs the commands of the clients that wait for changed keys. Serving a client may change keys that other clients
-/// wait for. During CLIENT PAUSE all clients continue to wait, because serving a client may write.
-pub(crate) fn serve(state: &mut State) {
+/// Serves the clients that wait for these keys, each with its database. A transaction that changes a key serves them
+/// itself. This is for changes that no transaction of a command made, and for the end of CLIENT PAUSE.
+pub(crate) fn serve(state: &mut State, places: &[(u8, Box<[u8]>)]) {
+    // All keys are tried again at the end of the pause.
     if state.pause.until().is_some() {
         return;
     }
-    while let Some((database, key)) = state.blocking.next_ready() {
-        let mut after = 0;
-        while let Some((ticket, id)) = state.blocking.next_waiter(database, &key, after) {
-            after = ticket;
-            if retry(state, id, &key) == Try::Gone {
-                break;
+    for (database, key) in places {
+        let place = Place {
+            database: *database,
+            key,
+        };
+        let Some(db) = state.db().cloned() else {
+            return;
+        };
+        match serve_place(state, &db, place) {
+            Ok((outcome, told)) => {
+                state.newest = state.newest.max(told.epoch);
+                outcome.settle(state);
+            }
+            Err(error) => {
+                run::note(state, &error);
+                state.try_again.push((*database, key.clone()));
             }
         }
-        end_with(state, database, &key);
     }
 }
 
-/// Ends the wait of the clients that stop waiting when this key is gone or its type changes.
-fn end_with(state: &mut State, database: u8, key: &[u8]) {
-    let Some(mut next) = state.blocking.next_ending(database, key) else {
-        return;
+fn serve_place(state: &State, db: &Db, place: Place<'_>) -> Result<(Outcome, Told), Error> {
+    let partitions = std::iter::once(db.partition_of(place.key)).collect();
+    let observing = Observing::of(state);
+    let claims = RefCell::new(Claims::new(&state.common));
+    let run = |tx: &mut Tx<'_>| {
+        let claims = &mut claims.borrow_mut();
+        claims.restart();
+        let mut data = Data::new(state, db, tx, place.database);
+        data.serve_place(place, claims)?;
+        data.serve(claims)?;
+        data.finish()
     };
-    let Some((held, epoch)) = look(state, database, key) else {
-        return;
+    let publish = |outcome: &mut Outcome, ticket: Ticket| {
+        outcome.publish(&observing, &mut claims.borrow_mut(), ticket.epoch);
     };
-    // All these clients wait for the same shape: a stream.
-    let waits = |waiter: &Waiter| held == Some(Some(waiter.wait.shape));
-    while !state.blocking.get(next).is_none_or(waits) {
-        if let Some(waiter) = state.blocking.take(next) {
-            debug_assert!(
-                waiter.wait.gone.is_some(),
-                "only waiting that ends with its key is ended"
-            );
-            end(state, &waiter, key, epoch);
-        }
-        match state.blocking.next_ending(database, key) {
-            Some(id) => next = id,
-            None => return,
-        }
-    }
+    let (outcome, ticket) = db.transact_then(&partitions, unix_ms(), run, publish)?;
+    let told = outcome.told(ticket.epoch, state.reached);
+    Ok((outcome, told))
 }
 
-/// Ends a client's wait because of the value of `key`. The reply depends on `epoch`.
-fn end(state: &mut State, waiter: &Waiter, key: &[u8], epoch: Epoch) {
-    let index = waiter.seat.index;
-    if let Some(mut connection) = state.connections.take(index) {
-        let denied =
-            connection.session.seat == waiter.seat && denied(state, &mut connection, waiter, key);
-        state.connections.put(index, connection);
-        if denied {
-            return state.touch(index);
-        }
+/// Makes a client wait for its keys. The caller holds the latches of the keys' partitions.
+#[cold]
+pub(crate) fn begin_wait(state: &State, asking: Asking, wait: Wait, args: &Args<'_>) {
+    if wait.gone.is_some() {
+        // From now on the purge reports the keys that it removes. It removes a key of this partition only when the
+        // latch is released.
+        state.control.gate.hear_expired(true);
     }
-    state.stats.errors += 1;
-    let told = Told::read(epoch.max(waiter.epoch));
-    release_as(state, waiter, told, waiter.wait.gone);
+    state
+        .common
+        .blocking
+        .with(|blocking| blocking.add(asking, wait, args));
 }
 
-fn retry(state: &mut State, id: u64, key: &[u8]) -> Try {
-    // The cost of taking a client out of the queues grows with the number of its keys. So this key is checked
-    // first: it must have something for the client.
-    let Some(waiter) = state.blocking.get(id) else {
-        return Try::Passed;
-    };
-    let wanted = waiter.wait.shape;
-    match look(state, waiter.database, key) {
-        Some((Some(shape), _)) if shape == Some(wanted) => {}
-        Some((Some(_), _)) => return Try::Passed,
-        Some((None, _)) => return Try::Gone,
-        None => {}
+impl State {
+    /// Notes the deadline of a client that has begun to wait. `None`: the client waits without a limit.
+    pub(crate) fn note_deadline(&mut self, id: u64, timeout: Option<Duration>) {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        self.deadlines.add(deadline, id);
     }
-    let Some(waiter) = state.blocking.take(id) else {
-        return Try::Passed;
-    };
-    debug_assert_eq!(waiter.seat.id, id, "a client waits under its id");
-    let index = waiter.seat.index;
-    let Some(mut connection) = state.connections.take(index) else {
-        state.blocking.put_back(waiter);
-        return Try::Passed;
-    };
-    let (tried, outcome) = if connection.session.seat.id != id {
-        (Try::Passed, None)
-    } else if denied(state, &mut connection, &waiter, key) {
-        (Try::Served, None)
-    } else {
-        attempt(state, &mut connection, &waiter, key)
-    };
-    state.connections.put(index, connection);
-    // The client must be back among the connections, so that it can receive messages about its own changes.
-    if let Some((outcome, epoch)) = outcome {
-        outcome.settle(state, epoch);
-    }
-    if tried == Try::Served {
-        state.touch(index);
-    } else {
-        state.blocking.put_back(waiter);
-    }
-    tried
-}
 
-/// Returns the shape of a key's current value, and the epoch that this shape depends on; `None` if the database
-/// cannot be read.
-fn look(state: &State, database: u8, key: &[u8]) -> Option<(Option<Option<Shape>>, Epoch)> {
-    let db = state.db()?;
-    let partitions = std::iter::once(db.partition_of(key)).collect();
-    let looked = db.transact(&partitions, |tx| shape_of(tx, db.database(database), key));
-    looked.ok().map(|(shape, ticket)| (shape, ticket.epoch))
-}
-
-/// Checks again whether a waiting client may use the key, because the user's rules may have
-/// changed. If not, the client gets its error and stops waiting. Returns whether the client was
-/// denied.
-fn denied(state: &mut State, connection: &mut Connection, waiter: &Waiter, key: &[u8]) -> bool {
-    if connection.session.user.unlimited() {
-        return false;
+    /// Ends a client's wait if the letter does so. Returns false if it is another letter.
+    pub(crate) fn end_wait(&mut self, letter: &Letter, connection: &mut Connection) -> bool {
+        debug_assert_eq!(connection.session.seat, letter.to);
+        let start = connection.replies.buf.len();
+        let mut told = Told::read(letter.epoch);
+        let error = match &*letter.post {
+            Post::Answer { reply, written } => {
+                connection.replies.buf.extend_from_slice(reply);
+                told.written = *written;
+                None
+            }
+            Post::Denied(denied) => Some(acl::deny(self, &connection.session, denied.clone())),
+            Post::Gone(error) => Some(String::from(*error)),
+            _ => return false,
+        };
+        if let Some(error) = error {
+            self.stats.errors += 1;
+            Out::new(&mut connection.replies.buf, connection.session.resp3).error(&error);
+        }
+        self.newest = self.newest.max(told.epoch);
+        answer(self, connection, start, told);
+        connection.account(self);
+        self.touch(letter.to.index);
+        true
     }
-    let narrowed = waiter.narrowed(key);
-    let args = narrowed.args();
-    let Err(text) = acl::check(state, &connection.session, waiter.command, &args) else {
-        return false;
-    };
-    state.stats.errors += 1;
-    let start = connection.replies.buf.len();
-    let resp3 = connection.session.resp3;
-    Out::new(&mut connection.replies.buf, resp3).error(&text);
-    answer(state, connection, start, Told::NOTHING);
-    true
-}
 
-/// Runs the command of a client that waits. If the client was served, also returns the command's outcome and
-/// epoch. The caller must then settle the outcome.
-fn attempt(
-    state: &mut State,
-    connection: &mut Connection,
-    waiter: &Waiter,
-    key: &[u8],
-) -> (Try, Option<(Outcome, Epoch)>) {
-    let (Stage::Ready(db), Run::Data(_)) = (&state.stage, waiter.command.run) else {
-        return (Try::Passed, None);
-    };
-    let narrowed = waiter.narrowed(key);
-    let args = narrowed.args();
-    let mut partitions = PartitionSet::empty();
-    add_partitions(db, waiter.command, &args, &mut partitions);
-    let (resp3, user) = (connection.session.resp3, &connection.session.user);
-    let replies = &mut connection.replies;
-    let start = replies.buf.len();
-    let result = db.transact(&partitions, |tx| {
-        replies.buf.truncate(start);
-        let mut data = Data::new(state, db, tx, waiter.database);
-        data.run_for(user);
-        data.retry();
-        match shape_of(data.tx, data.table, key)? {
-            Some(shape) if shape == Some(waiter.wait.shape) => {}
-            Some(_) => return Ok((Try::Passed, None)),
-            None => return Ok((Try::Gone, None)),
+    /// Ends a client's wait for a key without a reply, because the client leaves.
+    pub(crate) fn stop_waiting(&mut self, session: &Session) {
+        let id = session.seat.id;
+        if self.common.blocking.is_in_use() {
+            self.common.blocking.with(|blocking| blocking.take(id));
         }
-        data.run(
-            waiter.command,
-            &args,
-            &mut Out::new(&mut replies.buf, resp3),
-        )?;
-        if data.waits() {
-            return Ok((Try::Passed, None));
-        }
-        Ok((Try::Served, Some(data.finish()?)))
-    });
-    let (told, outcome) = match result {
-        Ok(((tried, None), _)) => {
-            replies.buf.truncate(start);
-            return (tried, None);
-        }
-        Ok(((_, Some(outcome)), ticket)) => {
-            let told = outcome.told(ticket.epoch, state.reached);
-            (told, Some((outcome, ticket.epoch)))
-        }
-        Err(error) => {
-            replies.buf.truncate(start);
-            failed(state, &error, &mut Out::new(&mut replies.buf, resp3));
-            (told_by(state, &error), None)
-        }
-    };
-    state.newest = state.newest.max(told.epoch);
-    let shown = if armed(Flaw::DeliveryShownEarly) {
-        Told::NOTHING
-    } else {
-        told
-    };
-    answer(state, connection, start, shown);
-    (Try::Served, outcome)
+        self.deadlines.remove(id);
+    }
 }
 
 /// Seals the reply of a client that waits no longer, and lets the client continue.
@@ -224,52 +129,40 @@ pub(crate) fn answer(state: &mut State, connection: &mut Connection, start: usiz
         start <= connection.replies.buf.len(),
         "the reply stands behind those before"
     );
-    hush(&mut connection.session, &mut connection.replies, start, &[]);
-    connection.session.note_write(told.written);
-    let rest = connection.session.rest(told.epoch);
+    let session = &mut connection.session;
+    state.deadlines.remove(session.seat.id);
+    hush(session, &mut connection.replies, start, &[]);
+    session.note_write(told.written);
+    let rest = session.rest(told.epoch);
     connection.replies.seal(rest, state.reached);
     connection.blocked = false;
     // The client was not idle while it waited.
     connection.session.active = state.now;
 }
 
-/// Returns the shape of a key's value: `None` if the key does not exist, `Some(None)` for a string.
-fn shape_of(tx: &Tx<'_>, table: TableId, key: &[u8]) -> Result<Option<Option<Shape>>, Error> {
-    let row = tx.peek(table, key)?;
-    Ok(row.map(|row| match row.kind() {
-        Kind::Small(shape) | Kind::Header(shape) => Some(shape),
-        Kind::String | Kind::Element(_) => None,
-    }))
-}
-
 /// Ends the waits of the clients whose deadlines have passed. Their replies say that nothing was found.
 pub(crate) fn expire(state: &mut State, now: Instant) {
-    while let Some(waiter) = state.blocking.next_late(now) {
-        release(state, &waiter, None);
-    }
-}
-
-/// Ends a client's wait on behalf of CLIENT UNBLOCK. Replies with `error`, or as after the deadline if `error` is
-/// `None`. Returns whether the client was waiting.
-pub(crate) fn unblock(state: &mut State, id: u64, error: Option<&str>) -> bool {
-    match state.blocking.take(id) {
-        Some(waiter) => {
-            release(state, &waiter, error);
-            true
+    while let Some(id) = state.deadlines.next_late(now) {
+        // A client that a transaction serves gets its reply soon.
+        if !unblock(state, id, None) {
+            return;
         }
-        None => false,
     }
 }
 
-fn release(state: &mut State, waiter: &Waiter, error: Option<&str>) {
-    release_as(state, waiter, Told::read(waiter.epoch), error);
-}
-
-fn release_as(state: &mut State, waiter: &Waiter, told: Told, error: Option<&str>) {
-    answer_blocked(state, waiter.seat, told, |out| match error {
+/// Ends a client's wait, with `error` or with the reply that nothing was found. CLIENT UNBLOCK uses it, too. Returns
+/// whether the client was waiting and no transaction served it.
+pub(crate) fn unblock(state: &mut State, id: u64, error: Option<&str>) -> bool {
+    let blocking = &state.common.blocking;
+    let Some(waiter) = blocking.with(|blocking| blocking.take(id)) else {
+        return false;
+    };
+    let told = Told::read(waiter.asking.epoch);
+    answer_blocked(state, waiter.asking.seat, told, |out| match error {
         Some(text) => out.error(text),
         None => out.null_array(),
     });
+    true
 }
 
 /// Answers a client that waits no longer, if the client is still connected.

@@ -442,7 +442,8 @@ fn turn(state: &mut State, around: &Testbed) {
         state.step_job();
     }
     expire(state, Instant::now());
-    state.tell_prefixes();
+    state.common.tell_prefixes();
+    state.read_mail();
     state.touched.clear();
     if let Some(db) = state.db() {
         db.nudge();

@@ -10,86 +10,13 @@
 //! A port in `Host` is not compared: a tunnel (`ssh -L`) changes it, and a page gains nothing by a
 //! false port. A port in `http-hosts` is compared.
 
+use crate::host_name::HostName;
 use base64ct::{Base64, Encoding};
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN};
 use hyper::http::request::Parts;
 use sha2::{Digest, Sha256};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use subtle::ConstantTimeEq;
-
-/// The maximum length of an accepted name, bytes. DNS has the same maximum.
-const NAME_BYTES_MAX: usize = 253;
-
-/// A host as requests name it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Host {
-    name: Name,
-    port: Option<u16>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Name {
-    Address(IpAddr),
-    /// A name in lower case.
-    Text(String),
-}
-
-impl Host {
-    /// Reads `name`, `name:port`, `1.2.3.4:port` or `[::1]:port`.
-    pub(crate) fn parse(text: &str) -> Option<Host> {
-        let (name, port) = match text.strip_prefix('[') {
-            Some(rest) => {
-                let (inner, rest) = rest.split_once(']')?;
-                let address: Ipv6Addr = inner.parse().ok()?;
-                let port = match rest {
-                    "" => None,
-                    _ => Some(rest.strip_prefix(':')?),
-                };
-                (Name::Address(IpAddr::V6(address).to_canonical()), port)
-            }
-            None => {
-                let (name, port) = match text.split_once(':') {
-                    Some((name, port)) => (name, Some(port)),
-                    None => (text, None),
-                };
-                (Name::parse(name)?, port)
-            }
-        };
-        let port = match port {
-            None => None,
-            Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => {
-                Some(digits.parse().ok()?)
-            }
-            Some(_) => return None,
-        };
-        Some(Host { name, port })
-    }
-
-    /// Returns whether this host of a request matches `known`, a host of the settings.
-    fn is_meant_by(&self, known: &Host) -> bool {
-        self.name == known.name && (known.port.is_none() || self.port == known.port)
-    }
-}
-
-impl Name {
-    fn parse(text: &str) -> Option<Name> {
-        if let Ok(address) = text.parse::<Ipv4Addr>() {
-            return Some(Name::Address(address.into()));
-        }
-        let sound = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
-        let fits = (1..=NAME_BYTES_MAX).contains(&text.len());
-        (fits && text.bytes().all(sound)).then(|| Name::Text(text.to_ascii_lowercase()))
-    }
-
-    fn is_of(&self, local: IpAddr) -> bool {
-        match self {
-            Name::Address(address) => {
-                *address == local || (address.is_loopback() && local.is_loopback())
-            }
-            Name::Text(text) => text == "localhost" && local.is_loopback(),
-        }
-    }
-}
 
 /// The reason why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +38,7 @@ const FOREIGN_ORIGIN: &str = "requests from pages of other sites are refused\n";
 /// The settings that requests are compared with.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    hosts: Vec<Host>,
+    hosts: Vec<HostName>,
     /// The password's hash. Hashes are compared in constant time. `None`: no password is needed.
     password: Option<[u8; 32]>,
 }
@@ -120,7 +47,10 @@ impl Guard {
     /// Returns a guard with the hosts and the password of the settings.
     pub(crate) fn new(hosts: &[String], password: Option<&str>) -> Guard {
         Guard {
-            hosts: hosts.iter().filter_map(|text| Host::parse(text)).collect(),
+            hosts: hosts
+                .iter()
+                .filter_map(|text| HostName::parse(text))
+                .collect(),
             password: password.map(|word| Sha256::digest(word).into()),
         }
     }
@@ -132,10 +62,10 @@ impl Guard {
         }
         let (host, text) = single(&head.headers, &HOST)
             .and_then(|value| value.to_str().ok())
-            .and_then(|text| Some((Host::parse(text)?, text)))
+            .and_then(|text| Some((HostName::parse(text)?, text)))
             .ok_or(Refused::Malformed(NO_HOST))?;
-        let known = |known: &Host| host.is_meant_by(known);
-        if !host.name.is_of(local.to_canonical()) && !self.hosts.iter().any(known) {
+        let known = |known: &HostName| host.is_meant_by(known);
+        if !host.is_of(local.to_canonical()) && !self.hosts.iter().any(known) {
             return Err(Refused::Foreign(FOREIGN_HOST));
         }
         if head.headers.contains_key(ORIGIN) {

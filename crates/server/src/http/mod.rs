@@ -19,7 +19,7 @@ mod metrics;
 mod slots;
 mod status;
 
-pub(crate) use guard::{Guard, Host};
+pub(crate) use guard::Guard;
 
 use crate::command::server::info::Fields;
 use crate::control::{Control, Message};

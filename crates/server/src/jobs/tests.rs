@@ -223,7 +223,7 @@ fn what_a_long_command_replies_is_of_one_moment_whatever_is_written_between_its_
         } else {
             assert!(steps > whole, "{steps}");
         }
-        assert!(bed.state.watches.is_empty());
+        assert!(bed.state.common.watches.is_empty());
     }
 }
 
@@ -291,11 +291,11 @@ fn a_client_that_leaves_takes_its_job_with_it() {
         bed.held() > before,
         "what it has gathered is on the account"
     );
-    assert!(!bed.state.watches.is_empty() && !bed.state.jobs.is_empty());
+    assert!(!bed.state.common.watches.is_empty() && !bed.state.jobs.is_empty());
     let mut connection = bed.state.connections.take(READER).expect("a client");
     connection.unaccount(&bed.state);
     bed.state.forget(&mut connection.session);
-    assert!(bed.state.watches.is_empty() && bed.state.jobs.is_empty());
+    assert!(bed.state.common.watches.is_empty() && bed.state.jobs.is_empty());
     assert_eq!(bed.held(), before);
     // If a client is killed, the job notices that at its next step.
     bed.state.connections.put(READER, connection);
@@ -309,7 +309,7 @@ fn a_client_that_leaves_takes_its_job_with_it() {
         .seat;
     bed.state.kill(seat);
     bed.finish(|_| {});
-    assert!(bed.state.watches.is_empty());
+    assert!(bed.state.common.watches.is_empty());
     assert_eq!(bed.replies(READER), "");
 }
 

@@ -128,7 +128,7 @@ impl EventLoop {
     }
 
     fn resume_handshake(&mut self, step: Step) {
-        let Seat { index, id } = step.seat;
+        let Seat { index, id, .. } = step.seat;
         let Some(mut connection) = self.state.connections.take(index) else {
             return;
         };

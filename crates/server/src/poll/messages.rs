@@ -3,7 +3,7 @@
 use super::{Ending, EventLoop};
 use crate::command::Told;
 use crate::command::server::info::everything;
-use crate::command::wait::{answer, serve};
+use crate::command::wait::answer;
 use crate::control::Message;
 use crate::engine::{Db, Durability, Error, error_text};
 use crate::options::ServeError;
@@ -41,12 +41,8 @@ impl EventLoop {
             Message::Figures(sender) => drop(sender.send(everything(&mut self.state))),
             Message::Proved(proved) => self.state.proved(&proved),
             Message::Expired { keys, epoch } => {
-                self.state.tell_expired(keys, epoch);
-                // The command beside the loop may hold the latches of these keys. So clients that wait for the
-                // keys are served only when that command has ended.
-                if !self.state.beside.is_busy() {
-                    serve(&mut self.state);
-                }
+                self.state.common.tell_expired(&keys, epoch);
+                self.state.try_waiting(keys);
             }
             Message::Saved { client, result } => self.saved(client, &result),
         }

@@ -109,6 +109,7 @@ impl EventLoop {
         }
         self.state.stats.accepted += 1;
         let seat = Seat {
+            event_loop: self.state.event_loop,
             index,
             id: self.next_id,
         };

@@ -2,6 +2,7 @@
 //! forms are Redis's.
 
 use super::kind::Kind;
+use crate::host_name::HostName;
 
 /// The limit on the unread bytes of each client of a class. A client beyond the limit is disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,7 +199,7 @@ pub(super) fn save_points(text: &str) -> Result<(), String> {
 
 /// Returns a host in lower case. It is a name, an IPv4 address or a bracketed IPv6 address, perhaps with a port.
 pub(super) fn host(text: &str) -> Result<String, String> {
-    match crate::http::Host::parse(text) {
+    match HostName::parse(text) {
         Some(_) => Ok(text.to_ascii_lowercase()),
         None => Err(format!("'{text}' is not a host. Give NAME or NAME:PORT")),
     }

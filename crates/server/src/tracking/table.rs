@@ -107,7 +107,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     fn seat(id: u64) -> Seat {
-        Seat { index: 0, id }
+        Seat { id, ..Seat::NOBODY }
     }
 
     #[test]

@@ -8,11 +8,11 @@ use perdura_heap::GroupBuilder;
 use super::Ticket;
 use crate::tx::Guards;
 
-/// Releases the latches before the group is appended. The group is appended by the next call, perhaps much later. This
-/// order is a bug. It is the order of Algorithm 1 in the paper (step 5 before step 6).
+/// Keeps the group for the next call, which appends it, perhaps much later. So the latches are released before the
+/// group is appended. This order is a bug. It is the order of Algorithm 1 in the paper (step 5 before step 6).
 #[cold]
 pub(super) fn late_append(
-    mut guards: Guards<'_>,
+    guards: &mut Guards<'_>,
     group: &mut GroupBuilder,
     append: impl Fn(&[u8]) -> Epoch,
 ) -> Ticket {
@@ -24,7 +24,7 @@ pub(super) fn late_append(
         Some(payload) => append(&payload),
         None => Epoch(0),
     };
-    for (_, part) in &mut guards {
+    for (_, part) in guards.iter_mut() {
         part.set_last_write_epoch(epoch);
     }
     Ticket { epoch }

@@ -7,25 +7,27 @@
 //! error and changes nothing. The other commands keep their effects, as in Redis. If the engine refuses the
 //! transaction for lack of memory or log space, the whole block has no effect.
 //!
-//! The watched keys are checked for changes before the first step. A watched key's expiry after that check does not
-//! abort the block.
+//! The watched keys are compared twice: before the first step, and in the transaction under the latches of the keys'
+//! partitions. A watched key's expiry after the first comparison does not abort the block.
 
 use crate::acl;
 use crate::ahead::AHEAD_KEYS;
 use crate::beside::Load;
-use crate::command::dispatch::{add_partitions, failed, told_by};
+use crate::command::data::{Claims, Observing, Outcome};
 use crate::command::flag::{APART, FAST, IMMEDIATE, LOADING, PROVES};
+use crate::command::run::{add_partitions, failed, told_by};
 use crate::command::spec::{Command, plain};
 use crate::command::{After, Cx, Data, Effects, Keys, PlainFn, Run, flag};
-use crate::engine::{Error, PartitionSet};
+use crate::engine::{Error, PartitionSet, Ticket, Tx};
 use crate::replies::Replies;
 use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
 use crate::session::{Block, Session};
 use crate::state::{Stage, State, unix_ms};
 use crate::stats::Counted;
-use crate::watch;
+use crate::watch::{self, Watching};
 use perdura_base::num::to_u64;
+use std::cell::RefCell;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -87,7 +89,7 @@ pub(crate) fn broken_by(
         return error;
     }
     session.block = None;
-    state.watches.forget(&mut session.watched);
+    state.common.watches.forget(&mut session.watched);
     let why = error.strip_prefix("ERR ").unwrap_or(&error);
     format!("EXECABORT Transaction discarded because of: {why}")
 }
@@ -105,7 +107,7 @@ pub(crate) fn multi(cx: &mut Cx<'_>, _: &Args<'_>) {
 pub(crate) fn discard(cx: &mut Cx<'_>, _: &Args<'_>) {
     match cx.session.block.take() {
         Some(_) => {
-            cx.state.watches.forget(&mut cx.session.watched);
+            cx.state.common.watches.forget(&mut cx.session.watched);
             cx.out.ok();
         }
         None => cx.out.error("ERR DISCARD without MULTI"),
@@ -135,38 +137,45 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
     let Some(block) = cx.session.block.take() else {
         return cx.out.error("ERR EXEC without MULTI");
     };
-    let mut watched = std::mem::take(&mut cx.session.watched);
-    let changed = cx.state.watches.changed(&watched) || watch::expired(&watched, unix_ms());
-    cx.state.watches.forget(&mut watched);
+    let watched = Watching::new(&mut cx.session.watched, &cx.state.common.watches);
     if block.broken {
         let text = "EXECABORT Transaction discarded because of previous errors.";
         return cx.out.error(text);
     }
-    if changed {
+    // The plain commands must have no effect if a watched key has changed.
+    let expired = || watch::expired(&watched.own, unix_ms()).then_some(cx.state.newest);
+    if let Some(epoch) = watched.changed().or_else(expired) {
         // The null reply shows that a watched key has changed, and that change may not be durable yet.
-        cx.effects.epoch = cx.state.newest;
+        cx.effects.epoch = epoch;
         return cx.out.null_array();
     }
     let before = (cx.session.database, cx.session.resp3);
-    let (ready, partitions) = run_plain_commands(cx, block);
+    let (ready, partitions) = run_plain_commands(cx, block, watched);
     if is_long(cx.state, &ready.block) && matches!(cx.state.stage, Stage::Ready(_)) {
         return leave(cx, ready, partitions);
     }
     let start = cx.out.buf.len();
-    if let Err(error) = run_steps(cx, ready, partitions) {
-        cx.out.buf.truncate(start);
-        cx.effects.held_back.clear();
+    let done = run_steps(cx, ready, partitions);
+    if !matches!(done, Ok(true)) {
         // The block had no effect, so a SELECT in it must have none.
         (cx.session.database, cx.session.resp3) = before;
+        cx.effects.held_back.clear();
+    }
+    if let Err(error) = done {
+        cx.out.buf.truncate(start);
         cx.effects.epoch = cx.effects.epoch.max(told_by(cx.state, &error).epoch);
         failed(cx.state, &error, &mut cx.out);
     }
 }
 
 /// Runs the plain commands of a block. Returns the block with their replies, and the partitions of
-/// the data commands' keys.
-fn run_plain_commands(cx: &mut Cx<'_>, block: Block) -> (Ready, PartitionSet) {
+/// the data commands' keys and of the watched keys.
+fn run_plain_commands(cx: &mut Cx<'_>, block: Block, watched: Watching) -> (Ready, PartitionSet) {
     let mut partitions = PartitionSet::empty();
+    if let Some(db) = cx.state.db() {
+        let watched = watched.own.keys().map(|(_, key)| db.partition_of(key));
+        watched.for_each(|partition| partitions.insert(partition));
+    }
     let mut aside = Vec::new();
     let mut steps = Vec::with_capacity(block.queue.len());
     for (command, owned) in &block.queue {
@@ -211,6 +220,8 @@ fn run_plain_commands(cx: &mut Cx<'_>, block: Block) -> (Ready, PartitionSet) {
         aside,
         ran: Vec::new(),
         failed: Vec::new(),
+        watched,
+        is_void: false,
     };
     (ready, partitions)
 }
@@ -248,6 +259,9 @@ struct Ready {
     /// command that failed.
     ran: Vec<Duration>,
     failed: Vec<(usize, Vec<u8>)>,
+    watched: Watching,
+    /// True if a watched key had changed in the block's last run. The block then has no effect.
+    is_void: bool,
 }
 
 /// The reason why the transaction of a block ended early.
@@ -264,8 +278,16 @@ impl From<Error> for Ended {
 }
 
 impl Ready {
-    /// Runs the data commands within a transaction, and joins all replies in order.
-    fn run(&mut self, data: &mut Data<'_, '_>, out: &mut Vec<u8>) -> Result<(), Ended> {
+    /// Runs the data commands within a transaction, and joins all replies in order. If a watched key has changed, runs
+    /// nothing and replies with null. The transaction holds the latches of the watched keys, so no other write comes
+    /// between this comparison and the commit.
+    fn run(&mut self, data: &mut Data<'_, '_>, out: &mut Out<'_>) -> Result<(), Ended> {
+        self.is_void = self.watched.changed().is_some();
+        if self.is_void {
+            out.null_array();
+            return Ok(());
+        }
+        let out = &mut *out.buf;
         let start = out.len();
         self.ran.clear();
         self.failed.clear();
@@ -339,7 +361,7 @@ struct Long {
 
 impl Load for Long {
     fn run(&mut self, data: &mut Data<'_, '_>, out: &mut Out<'_>) -> Result<(), Error> {
-        match self.ready.run(data, out.buf) {
+        match self.ready.run(data, out) {
             Ok(()) | Err(Ended::Leaves(_)) => Ok(()),
             Err(Ended::Failed(error)) => Err(error),
         }
@@ -349,10 +371,13 @@ impl Load for Long {
         (self.exec, self.word.args())
     }
 
-    fn count(&mut self, state: &mut State, session: &Session) {
+    fn each(&self, note: &mut dyn FnMut(&'static Command, &Args<'_>)) {
         for (command, owned) in &self.ready.block.queue {
-            state.note_reads(session, command, &owned.args());
+            note(command, &owned.args());
         }
+    }
+
+    fn count(&mut self, state: &mut State, session: &Session) {
         self.ready.count_steps(state);
         self.ready.show_steps(state, session);
     }
@@ -374,7 +399,9 @@ fn leave(cx: &mut Cx<'_>, ready: Ready, held: PartitionSet) {
     cx.effects.after = After::Beside;
 }
 
-fn run_steps(cx: &mut Cx<'_>, mut ready: Ready, partitions: PartitionSet) -> Result<(), Error> {
+/// Runs the data commands of a block in one transaction. Returns whether the block had effects; it has none if a watched
+/// key has changed.
+fn run_steps(cx: &mut Cx<'_>, mut ready: Ready, partitions: PartitionSet) -> Result<bool, Error> {
     let start = cx.out.buf.len();
     let mut queue = ready.block.queue.iter();
     let plain_only = queue.all(|(command, _)| matches!(command.run, Run::Plain(_)));
@@ -384,44 +411,61 @@ fn run_steps(cx: &mut Cx<'_>, mut ready: Ready, partitions: PartitionSet) -> Res
             cx.out.array(ready.steps.len());
             cx.out.buf.extend_from_slice(&ready.aside);
             let held_back = std::mem::take(&mut cx.effects.held_back);
-            cx.state.send_held_back(held_back, cx.state.newest);
+            let newest = cx.state.newest;
+            cx.state.common.send_deferred(held_back, newest);
             ready.show_steps(cx.state, cx.session);
-            return Ok(());
+            return Ok(true);
         }
     };
     let may_leave = !ready.block.is_wide && !cx.state.beside.is_busy();
     let (state, session, out) = (&*cx.state, &*cx.session, &mut cx.out);
-    let done = db.transact_at(&partitions, state.wall_ms(), |tx| {
+    let observing = Observing::of(state);
+    let held_back = RefCell::new(std::mem::take(&mut cx.effects.held_back));
+    let shared = RefCell::new(&mut ready);
+    let claims = RefCell::new(Claims::new(&state.common));
+    let run = |tx: &mut Tx<'_>| {
+        let claims = &mut claims.borrow_mut();
+        claims.restart();
         out.buf.truncate(start);
         let mut data = Data::new(state, db, tx, 0);
         data.run_for(&session.user);
         if may_leave {
             data.may_leave();
         }
-        ready.run(&mut data, out.buf)?;
+        shared.borrow_mut().run(&mut data, out)?;
+        data.serve(claims)?;
         Ok(data.finish()?)
-    });
+    };
+    let publish = |outcome: &mut Outcome, ticket: Ticket| {
+        if shared.borrow().is_void {
+            return;
+        }
+        for (command, owned) in &shared.borrow().block.queue {
+            state.note_reads(session, command, &owned.args());
+        }
+        outcome.add_messages(held_back.take());
+        outcome.publish(&observing, &mut claims.borrow_mut(), ticket.epoch);
+    };
+    let done = db.transact_then(&partitions, state.wall_ms(), run, publish);
+    drop(claims);
     let (outcome, ticket) = match done {
         Ok(done) => done,
         Err(Ended::Failed(error)) => return Err(error),
         Err(Ended::Leaves(held)) => {
             cx.out.buf.truncate(start);
             leave(cx, ready, held);
-            return Ok(());
+            return Ok(true);
         }
     };
     let told = outcome.told(ticket.epoch, cx.state.reached);
     cx.state.newest = cx.state.newest.max(told.epoch);
-    for (command, owned) in &ready.block.queue {
-        cx.state.note_reads(cx.session, command, &owned.args());
+    outcome.settle(cx.state);
+    cx.effects.epoch = cx.effects.epoch.max(told.epoch);
+    if ready.is_void {
+        return Ok(false);
     }
-    outcome.settle(cx.state, ticket.epoch);
-    let held_back = std::mem::take(&mut cx.effects.held_back);
-    cx.state
-        .send_held_back(held_back, ticket.epoch.max(cx.state.newest));
     ready.count_steps(cx.state);
     ready.show_steps(cx.state, cx.session);
-    cx.effects.epoch = cx.effects.epoch.max(told.epoch);
     cx.effects.written = cx.effects.written.max(told.written);
-    Ok(())
+    Ok(true)
 }

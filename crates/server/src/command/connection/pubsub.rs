@@ -9,6 +9,7 @@ use crate::command::spec::{Command, family, plain};
 use crate::glob;
 use crate::pubsub::{Subscriptions, Topic};
 use crate::resp::parse::Args;
+use crate::tell::InUse;
 
 /// The second words of PUBSUB.
 const WORDS: &[(&str, i8)] = &[
@@ -79,7 +80,10 @@ fn subscribe(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
     let mut own = cx.session.subscriptions.take().unwrap_or_default();
     for name in args.from(1) {
         let who = cx.session.seat;
-        cx.state.topics.add(&mut own, topic, name, who);
+        cx.state
+            .common
+            .topics
+            .with(|topics| topics.add(&mut own, topic, name, who));
         confirm(cx, word, Some(name), own.told(topic));
     }
     cx.session.subscriptions = Some(own);
@@ -103,7 +107,10 @@ fn unsubscribe(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
     }
     for name in &names {
         let id = cx.session.seat.id;
-        cx.state.topics.remove(&mut own, topic, name, id);
+        cx.state
+            .common
+            .topics
+            .with(|topics| topics.remove(&mut own, topic, name, id));
         confirm(cx, word, Some(name), own.told(topic));
     }
     if own.total() > 0 {
@@ -117,16 +124,18 @@ fn unsubscribe(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
 fn publish(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
     let (channel, text) = (args.at(1), args.at(2));
     if cx.in_block {
-        let message = cx.state.message(topic, channel, text);
+        let message = cx.state.common.message(topic, channel, text);
         let count = message.count();
         if count > 0 {
             cx.effects.held_back.push(message);
         }
         return cx.out.count(count);
     }
-    let count = cx.state.publish(topic, channel, text, cx.state.newest);
+    let newest = cx.state.newest;
+    let count = cx.state.common.publish(topic, channel, text, newest);
     let start = cx.out.buf.len();
-    cx.state.append_own(cx.out.buf);
+    let (session, to) = (&mut *cx.session, &mut *cx.out.buf);
+    cx.state.deliver(Some(InUse { session, to }));
     cx.keep_push(start);
     cx.out.count(count);
 }
@@ -139,7 +148,11 @@ fn pubsub(cx: &mut Cx<'_>, args: &Args<'_>) {
         b"numsub" => listeners(cx, args, Topic::Channel),
         b"shardnumsub" => listeners(cx, args, Topic::Shard),
         b"numpat" => {
-            let count = cx.state.topics.count(Topic::Pattern);
+            let count = cx
+                .state
+                .common
+                .topics
+                .with(|topics| topics.count(Topic::Pattern));
             cx.out.count(u64::try_from(count).unwrap_or(u64::MAX));
         }
         _ => cx.out.help(&[
@@ -159,7 +172,7 @@ fn channels(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
             "ERR unknown subcommand or wrong number of arguments for '{word}'. Try PUBSUB HELP."
         ));
     }
-    let mut names = cx.state.topics.names(topic);
+    let mut names = cx.state.common.topics.with(|topics| topics.names(topic));
     if args.len() == 3 {
         names.retain(|name| glob::matches(args.at(2), name));
     }
@@ -172,7 +185,11 @@ fn listeners(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
     // Even in RESP3, Redis answers with an array and not with a map.
     cx.out.array((args.len() - 2) * 2);
     for name in args.from(2) {
-        let count = cx.state.topics.listeners(topic, name).count();
+        let count = cx
+            .state
+            .common
+            .topics
+            .with(|topics| topics.listeners(topic, name).count());
         cx.out.bulk(name);
         cx.out.count(u64::try_from(count).unwrap_or(u64::MAX));
     }

@@ -1,6 +1,7 @@
 //! The two places where a data command runs: the event loop, and the thread beside it.
 
 use super::{Data, Done, Later, Stop};
+use crate::common::Common;
 use crate::engine::{Db, Packing, Tx};
 use crate::state::State;
 use std::cell::Cell;
@@ -14,8 +15,12 @@ pub(crate) struct Host {
     sparse_sketch_bytes_max: u64,
     long: u64,
     looks_ahead: bool,
-    interest: bool,
-    notices: u16,
+    /// True if commands run in steps on the loop, and must hear of changes.
+    has_jobs: bool,
+    /// True while CLIENT PAUSE defers writes.
+    is_paused: bool,
+    /// The greatest number of keys that [`crate::tracking`] notes.
+    pub tracking_keys_max: u64,
 }
 
 impl Host {
@@ -28,8 +33,9 @@ impl Host {
             sparse_sketch_bytes_max: state.options.hll_sparse_bytes_max,
             long: state.steps.long,
             looks_ahead: state.looks_ahead,
-            interest: state.interest(),
-            notices: state.notices(),
+            has_jobs: !state.jobs.is_empty(),
+            is_paused: state.pause.until().is_some(),
+            tracking_keys_max: state.options.tracking_keys_max,
         }
     }
 }
@@ -38,15 +44,41 @@ impl Host {
 #[derive(Clone, Copy)]
 pub(super) enum Server<'a> {
     Loop(&'a State),
-    Beside(&'a Host),
+    Beside(&'a Host, &'a Common),
 }
 
 impl Server<'_> {
+    /// Returns the state that all loops share.
+    fn common(&self) -> &Common {
+        match self {
+            Server::Loop(state) => &state.common,
+            Server::Beside(_, common) => common,
+        }
+    }
+
+    /// Returns whether any client needs reports of changed keys. The caller holds the latches of a transaction, so a
+    /// client that has begun to watch one of its keys is known.
+    fn has_observers(&self) -> bool {
+        match self {
+            Server::Loop(state) => !state.jobs.is_empty() || state.common.has_observers(),
+            Server::Beside(host, common) => host.has_jobs || common.has_observers(),
+        }
+    }
+
+    /// Returns whether the clients that wait for keys may be served now.
+    fn serves_waiting(&self) -> bool {
+        let (common, is_paused) = match self {
+            Server::Loop(state) => (&*state.common, state.pause.until().is_some()),
+            Server::Beside(host, common) => (*common, host.is_paused),
+        };
+        common.blocking.is_in_use() && !is_paused
+    }
+
     /// Returns the greatest number of elements that one round of the loop goes through.
     pub(super) fn long(&self) -> u64 {
         match self {
             Server::Loop(state) => state.steps.long,
-            Server::Beside(host) => host.long,
+            Server::Beside(host, _) => host.long,
         }
     }
 
@@ -54,7 +86,7 @@ impl Server<'_> {
     pub(super) fn looks_ahead(&self) -> bool {
         match self {
             Server::Loop(state) => state.looks_ahead,
-            Server::Beside(host) => host.looks_ahead,
+            Server::Beside(host, _) => host.looks_ahead,
         }
     }
 
@@ -62,12 +94,17 @@ impl Server<'_> {
     pub(super) fn sparse_sketch_bytes_max(&self) -> u64 {
         match self {
             Server::Loop(state) => state.options.hll_sparse_bytes_max,
-            Server::Beside(host) => host.sparse_sketch_bytes_max,
+            Server::Beside(host, _) => host.sparse_sketch_bytes_max,
         }
     }
 }
 
 impl<'a, 'tx> Data<'a, 'tx> {
+    /// Returns whether the clients that wait for keys may be served now.
+    pub(super) fn serves_waiting(&self) -> bool {
+        self.server.serves_waiting()
+    }
+
     /// Calls [`heavy`](Self::heavy) for a command that will visit at most `most` elements of a key's collection.
     pub(crate) fn heavy_in(&self, key: &[u8], most: u64) -> Done {
         if !self.may_leave || !self.is_long(most.saturating_mul(2)) {
@@ -88,8 +125,14 @@ impl<'a, 'tx> Data<'a, 'tx> {
 
     /// Makes the context of a command that runs beside the loop. Such a command never waits for a
     /// key.
-    pub(crate) fn beside(host: &'a Host, db: &'a Db, tx: &'a mut Tx<'tx>, database: u8) -> Self {
-        Data::of(Server::Beside(host), host, db, tx, database)
+    pub(crate) fn beside(
+        host: &'a Host,
+        common: &'a Common,
+        db: &'a Db,
+        tx: &'a mut Tx<'tx>,
+        database: u8,
+    ) -> Self {
+        Data::of(Server::Beside(host, common), host, db, tx, database)
     }
 
     /// Makes the context of a command with the settings `host`. `server` is the place where the command runs.
@@ -114,8 +157,8 @@ impl<'a, 'tx> Data<'a, 'tx> {
             reply_bytes_max: host.reply_bytes_max,
             hits: Cell::new(0),
             misses: Cell::new(0),
-            interest: host.interest,
-            notices: host.notices,
+            interest: server.has_observers(),
+            notices: server.common().notices(),
             events: Vec::new(),
             changes: 0,
             errors: 0,

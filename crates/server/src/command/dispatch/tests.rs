@@ -12,6 +12,7 @@ mod dead;
 mod gone;
 mod keys;
 mod rungs;
+mod several;
 mod unsynced;
 
 /// Sends a line and returns the durability that the client's pending replies wait for. `None`:

@@ -4,9 +4,10 @@
 use super::eval::May;
 use super::plain;
 use super::ran::Ran;
-use crate::acl::{Denied, Reason, User};
+use crate::acl::User;
 use crate::command::server::memory::usage_within;
 use crate::command::{Command, Data, Run, flag};
+use crate::denial::{Denied, Reason};
 use crate::engine::Error;
 use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
@@ -64,7 +65,7 @@ impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
         let caller = state.scripts.caller.as_ref();
         Inner {
             user: caller.filter(|user| !user.unlimited()).map(Arc::clone),
-            monitored: !state.monitors.is_empty(),
+            monitored: state.common.monitors.is_in_use(),
             data,
             may,
             clock: Instant::now(),

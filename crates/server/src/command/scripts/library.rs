@@ -6,7 +6,7 @@
 use super::functions::{Change, Functions, Library, Quiet};
 use super::script::{NOT_BUSY, is_mode};
 use super::with_runtime;
-use crate::command::dispatch::failed;
+use crate::command::run::failed;
 use crate::command::{After, Cx};
 use crate::engine::{Attempt, Ticket};
 use crate::glob;

@@ -55,7 +55,7 @@ fn select(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>) {
 
 /// `PUBLISH channel text`: the message leaves when the script's transaction has committed.
 fn publish(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, topic: Topic) {
-    let message = data.state().message(topic, args.at(1), args.at(2));
+    let message = data.state().common.message(topic, args.at(1), args.at(2));
     let count = message.count();
     if count > 0 {
         data.ran().messages.push(message);

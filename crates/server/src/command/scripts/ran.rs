@@ -1,9 +1,9 @@
 //! The work that scripts postpone until after their transaction's commit: commands to be counted and shown to
 //! monitors, denials, messages, lines of the log. An attempt that is undone or repeated leaves no work.
 
-use crate::acl::Denied;
 use crate::command::Command;
 use crate::command::server::monitor::quote;
+use crate::denial::Denied;
 use crate::engine::Epoch;
 use crate::resp::parse::Args;
 use crate::state::State;
@@ -86,8 +86,9 @@ impl Ran {
         }
     }
 
-    /// Does the noted work after the transaction has committed in `epoch`.
-    pub(crate) fn settle(self, state: &mut State, epoch: Epoch) {
+    /// Does the noted work after the transaction has committed. The messages have been sent already.
+    pub(crate) fn settle(self, state: &mut State) {
+        debug_assert!(self.messages.is_empty(), "messages are sent at the commit");
         let times = state.options.latency_tracking;
         for one in self.counting {
             state.stats.commands += 1;
@@ -108,6 +109,5 @@ impl Ran {
         for line in self.lines {
             tracing::info!("{line}");
         }
-        state.send_held_back(self.messages, epoch.max(state.newest));
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::acl::catalog::{CATEGORIES, category_number};
 use crate::acl::selector::Selector;
-use crate::acl::{self, CATALOG, Reason, User};
+use crate::acl::{self, CATALOG, User};
 use crate::command::flag::{ADMIN, APART, LOADING, PROVES};
 use crate::command::spec::{Command, family};
 use crate::command::{Cx, NOT_INTEGER, wrong_arity};
+use crate::denial::Reason;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;

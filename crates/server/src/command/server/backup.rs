@@ -1,8 +1,8 @@
 //! BACKUP: makes backups of the database in the archive. Redis does not have this command.
 
 use crate::command::Cx;
-use crate::command::dispatch::failed;
 use crate::command::flag::{ADMIN, APART};
+use crate::command::run::failed;
 use crate::command::spec::{Command, family};
 use crate::resp::parse::Args;
 

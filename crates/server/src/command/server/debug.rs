@@ -1,7 +1,7 @@
 //! DEBUG: the few subcommands that test suites use. The setting `enable-debug-command` must allow DEBUG.
 
-use crate::command::dispatch::failed;
 use crate::command::flag::{ADMIN, LOADING};
+use crate::command::run::failed;
 use crate::command::spec::{Command, plain};
 use crate::command::steps::Steps;
 use crate::command::{Cx, NOT_INTEGER};

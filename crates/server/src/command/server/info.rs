@@ -255,11 +255,12 @@ fn clients(state: &mut State, to: &mut Fields, _: &Value) {
     let output = all().map(|client| client.replies.buf.capacity());
     to.put("client_recent_max_output_buffer", output.max().unwrap_or(0));
     let saving = usize::from(state.saving.is_some());
-    let waiting = state.blocking.count() + state.rung_waits.count();
+    let waiting =
+        state.common.blocking.with(|blocking| blocking.count()) + state.rung_waits.count();
     to.put("blocked_clients", waiting + saving);
-    let [tracking, ..] = state.tracking.counts();
+    let [tracking, ..] = state.common.tracking.with(|tracking| tracking.counts());
     to.put("tracking_clients", tracking);
-    let timeouts = state.blocking.timeouts() + state.rung_waits.timeouts();
+    let timeouts = state.deadlines.count() + state.rung_waits.timeouts();
     to.put("clients_in_timeout_table", timeouts);
 }
 
@@ -460,9 +461,10 @@ fn counters(state: &mut State, to: &mut Fields, all: &Value) {
     to.put("stderr_lines_lost", lines.lost);
     to.put("keyspace_hits", stats.hits);
     to.put("keyspace_misses", stats.misses);
-    to.put("pubsub_channels", state.topics.count(Topic::Channel));
-    to.put("pubsub_patterns", state.topics.count(Topic::Pattern));
-    to.put("pubsubshard_channels", state.topics.count(Topic::Shard));
+    let count = |topic| state.common.topics.with(|topics| topics.count(topic));
+    to.put("pubsub_channels", count(Topic::Channel));
+    to.put("pubsub_patterns", count(Topic::Pattern));
+    to.put("pubsubshard_channels", count(Topic::Shard));
     to.list(&[
         ("latest_fork_usec", "0"),
         ("total_forks", "0"),
@@ -471,7 +473,7 @@ fn counters(state: &mut State, to: &mut Fields, all: &Value) {
         ("active_defrag_hits", "0"),
         ("active_defrag_misses", "0"),
     ]);
-    let [_, keys, items, prefixes] = state.tracking.counts();
+    let [_, keys, items, prefixes] = state.common.tracking.with(|tracking| tracking.counts());
     to.put("tracking_total_keys", keys);
     to.put("tracking_total_items", items);
     to.put("tracking_total_prefixes", prefixes);

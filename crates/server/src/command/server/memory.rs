@@ -1,7 +1,7 @@
 //! MEMORY: the memory of a key, and of the whole server.
 
-use crate::command::dispatch::failed;
 use crate::command::flag::LOADING;
+use crate::command::run::failed;
 use crate::command::server::keyspace;
 use crate::command::spec::{Command, SECOND, family};
 use crate::command::{Cx, NOT_INTEGER, SYNTAX};

@@ -14,8 +14,8 @@ pub(crate) mod system;
 pub(crate) mod waitdur;
 
 use super::connection::hello::REDIS_VERSION;
-use super::dispatch::failed;
 use super::flag::{ADMIN, APART, FAST, IMMEDIATE, LOADING, NO_AUTH, NO_MULTI};
+use super::run::failed;
 use super::spec::{Command, plain};
 use super::strings::integer_arg;
 use super::{After, Cx, SYNTAX, wrong_arity};

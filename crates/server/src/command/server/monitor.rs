@@ -4,11 +4,12 @@ use crate::command::Cx;
 use crate::command::flag::{ADMIN, APART, LOADING};
 use crate::command::spec::{Command, flag, plain};
 use crate::engine::Epoch;
-use crate::pubsub::Seat;
+use crate::mailbox::Post;
 use crate::resp::parse::Args;
 use crate::session::Session;
 use crate::state::State;
 use std::fmt::Write;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The commands of this module.
@@ -22,7 +23,8 @@ fn monitor(cx: &mut Cx<'_>, _: &Args<'_>) {
     }
     if !cx.session.monitors {
         cx.session.monitors = true;
-        cx.state.monitors.push(cx.session.seat);
+        let seat = cx.session.seat;
+        cx.state.common.monitors.with(|all| all.push(seat));
     }
     cx.out.ok();
 }
@@ -30,7 +32,7 @@ fn monitor(cx: &mut Cx<'_>, _: &Args<'_>) {
 /// Shows an executed command to every monitor. Passwords and the commands of administrators are not shown.
 #[inline]
 pub(crate) fn feed(state: &mut State, session: &Session, command: &Command, args: &Args<'_>) {
-    if !state.monitors.is_empty() {
+    if state.common.monitors.is_in_use() {
         show(state, session, command, args);
         if command.has(flag::SCRIPTS) {
             show_inside(state);
@@ -62,10 +64,7 @@ fn show(state: &mut State, session: &Session, command: &Command, args: &Args<'_>
             quote(arg, &mut line);
         }
     }
-    let seats: Vec<Seat> = state.monitors.clone();
-    for seat in seats {
-        state.append(seat, |out| out.simple(&line), Epoch(0));
-    }
+    show_line(state, line, Epoch(0));
 }
 
 /// Shows the commands that a script has run. They may depend on data that the script read, so they are shown only when
@@ -76,10 +75,18 @@ fn show_inside(state: &mut State) {
         .unwrap_or_default();
     for shown in state.scripts.take_shown() {
         let line = format!("{}.{:06} {shown}", now.as_secs(), now.subsec_micros());
-        for seat in state.monitors.clone() {
-            state.append(seat, |out| out.simple(&line), state.newest);
-        }
+        show_line(state, line, state.newest);
     }
+}
+
+/// Shows a line to every monitor once `epoch` is durable.
+fn show_line(state: &State, line: String, epoch: Epoch) {
+    let post = Arc::new(Post::Line(line));
+    state.common.monitors.with(|seats| {
+        for seat in seats {
+            state.common.post(*seat, &post, epoch);
+        }
+    });
 }
 
 /// Returns whether a request is a subcommand of CLIENT for administrators. The other subcommands of

@@ -111,7 +111,7 @@ fn a_collection_that_is_built_in_steps_is_what_it_is_at_once() {
         assert!(taken > 30, "{text} took {taken} steps");
         assert_eq!(bed.replies(READER), reply, "{text}");
         assert_eq!(seen(&mut bed), expected, "{text}");
-        assert!(bed.state.watches.is_empty());
+        assert!(bed.state.common.watches.is_empty());
         // The command runs again, in a MULTI block.
         bed.ask(WRITER, "DEL to");
         bed.ask(WRITER, "MULTI");

@@ -123,11 +123,11 @@ struct Told {
 
 impl Told {
     fn of(session: &Session, state: &State) -> Option<Told> {
-        let tracker = state.tracking.get(session.seat.id)?;
+        let tracker = state.tracker(session.seat.id)?;
         Some(Told {
             broken: tracker.broken,
             broadcasts: tracker.prefixes.is_some(),
-            redirection: state.tracking.redirection(session.seat.id),
+            redirection: state.redirection(session.seat.id),
         })
     }
 }
@@ -136,14 +136,17 @@ impl Load {
     fn of(connection: &Connection, state: &State) -> Load {
         let (input_bytes, input_free) = connection.input_bytes();
         let id = connection.session.seat.id;
-        let waiter = state.blocking.get(id);
+        let waiting = state.common.blocking.with(|blocking| {
+            let waiter = blocking.get(id);
+            waiter.map(Waiter::argument_bytes)
+        });
         Load {
             input_bytes,
             input_free,
-            argument_bytes: waiter.map_or(0, Waiter::argument_bytes),
+            argument_bytes: waiting.unwrap_or(0),
             output_bytes: connection.replies.unsent(),
             output_room: connection.replies.buf.capacity(),
-            waits: waiter.is_some() || state.rung_waits.contains(id),
+            waits: waiting.is_some() || state.rung_waits.contains(id),
             doomed: connection.doomed || connection.closing,
             tracking: Told::of(&connection.session, state),
         }

@@ -12,11 +12,15 @@ pub(super) fn tracking(cx: &mut Cx<'_>, args: &Args<'_>) {
     let done = options(cx, args).and_then(|(wanted, both)| match on_or_off(args.at(2)) {
         Some(true) => {
             check(cx, &wanted, both)?;
-            cx.state.tracking.add(cx.session, &wanted);
+            let session = &mut *cx.session;
+            cx.state
+                .common
+                .tracking
+                .with(|tracking| tracking.add(session, &wanted));
             Ok(())
         }
         Some(false) => {
-            cx.state.tracking.forget(cx.session);
+            cx.state.forget_tracking(cx.session);
             Ok(())
         }
         None => Err(SYNTAX.into()),
@@ -82,7 +86,8 @@ fn check(cx: &Cx<'_>, wanted: &Wanted<'_>, both: bool) -> Result<(), String> {
     if !broadcast && !wanted.prefixes.is_empty() {
         return Err("ERR PREFIX option requires BCAST mode to be enabled".into());
     }
-    let before = cx.state.tracking.get(cx.session.seat.id);
+    let before = cx.state.tracker(cx.session.seat.id);
+    let before = before.as_ref();
     if before.is_some_and(|before| before.prefixes.is_some() != broadcast) {
         let text = "You can't switch BCAST mode on/off before disabling tracking for this client, \
                     and then re-enabling it with a different mode.";
@@ -126,7 +131,7 @@ fn check(cx: &Cx<'_>, wanted: &Wanted<'_>, both: bool) -> Result<(), String> {
 
 /// `CLIENT CACHING YES|NO`
 pub(super) fn caching(cx: &mut Cx<'_>, word: &[u8]) {
-    if cx.state.tracking.get(cx.session.seat.id).is_none() {
+    if cx.state.tracker(cx.session.seat.id).is_none() {
         return cx.out.error(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN \
              or OPTOUT mode enabled",
@@ -157,14 +162,15 @@ pub(super) fn caching(cx: &mut Cx<'_>, word: &[u8]) {
 
 /// `CLIENT GETREDIR`
 pub(super) fn redirection(cx: &mut Cx<'_>) {
-    let id = cx.state.tracking.redirection(cx.session.seat.id);
+    let id = cx.state.redirection(cx.session.seat.id);
     cx.out.integer(id);
 }
 
 /// `CLIENT TRACKINGINFO`
 pub(super) fn info(cx: &mut Cx<'_>) {
     let id = cx.session.seat.id;
-    let tracker = cx.state.tracking.get(id);
+    let tracker = cx.state.tracker(id);
+    let tracker = tracker.as_ref();
     let broadcasts = tracker.is_some_and(|tracker| tracker.prefixes.is_some());
     let (reads, caching) = (cx.session.reads, cx.session.caching);
     let flags = [
@@ -190,7 +196,7 @@ pub(super) fn info(cx: &mut Cx<'_>) {
         out.bulk(name.as_bytes());
     }
     out.bulk(b"redirect");
-    out.integer(cx.state.tracking.redirection(id));
+    out.integer(cx.state.redirection(id));
     out.bulk(b"prefixes");
     out.array(prefixes.map_or(0, |prefixes| prefixes.len()));
     for prefix in prefixes.into_iter().flatten() {

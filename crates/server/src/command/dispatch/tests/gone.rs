@@ -230,7 +230,11 @@ fn check(state: &mut State, lines: &str, then: Then) {
             "{lines}: the change is durable first"
         );
     }
-    assert!(state.blocking.is_empty() && !state.blocking.any_ends());
+    let (count, ends) = state
+        .common
+        .blocking
+        .with(|blocking| (blocking.count(), blocking.any_ends()));
+    assert!(count == 0 && !ends);
 }
 
 #[test]

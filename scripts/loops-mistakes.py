@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Shows that the tests of several loops can fail.
+
+Each mistake changes one place of the server's code. The script runs the test that must notice it. It fails if the test
+passes with the mistake, or if the place is not found any more.
+
+    scripts/loops-mistakes.py                   all mistakes, about a minute each
+    scripts/loops-mistakes.py claim-kept        some of them
+    scripts/loops-mistakes.py --list            their names
+"""
+
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent.parent
+
+# Name: the test, the file, the text that is there, and the text of the mistake.
+MISTAKES = {
+    "exec-compares-early": (
+        "no_increment_under_watch_is_lost_when_several_loops_make_them",
+        "crates/server/src/command/connection/block.rs",
+        "self.is_void = self.watched.changed().is_some();",
+        "self.is_void = false;",
+    ),
+    "claim-kept": (
+        "each_item_reaches_one_client_and_nobody_waits_beside_an_item",
+        "crates/server/src/command/data/serving.rs",
+        "for seat in served.chain(running) {",
+        "for seat in served.chain(running).take(0) {",
+    ),
+    "dead-client-served": (
+        "an_item_that_is_pushed_after_a_client_has_left_stays",
+        "crates/server/src/command/wait.rs",
+        "self.common.blocking.with(|blocking| blocking.take(id));",
+        "",
+    ),
+    "letters-reversed": (
+        "all_subscribers_of_a_channel_get_its_messages_in_one_order",
+        "crates/server/src/mailbox.rs",
+        "std::mem::swap(&mut *letters, to);",
+        "std::mem::swap(&mut *letters, to);\n        to.reverse();",
+    ),
+}
+
+
+def cargo(tree, *args):
+    return subprocess.run(["cargo", *args, "--target-dir", str(HERE / "target/mistakes")], cwd=tree)
+
+
+def is_noticed(tree, name):
+    """Returns whether the test of a mistake fails with the mistake."""
+    test, file, old, new = MISTAKES[name]
+    path = tree / file
+    text = path.read_text()
+    if text.count(old) != 1:
+        sys.exit(f"{name}: {file} has not one line {old!r}; mend MISTAKES in this script")
+    path.write_text(text.replace(old, new))
+    try:
+        tests = ["test", "--quiet", "--package", "perdura-server", "--lib"]
+        if cargo(tree, *tests, "--no-run").returncode != 0:
+            sys.exit(f"{name}: {file} does not build with the mistake; mend MISTAKES in this script")
+        return cargo(tree, *tests, test).returncode != 0
+    finally:
+        path.write_text(text)
+
+
+def main(names):
+    if names == ["--list"]:
+        print("\n".join(MISTAKES))
+        return
+    unknown = [name for name in names if name not in MISTAKES]
+    if unknown:
+        sys.exit(f"unknown: {' '.join(unknown)}; known: {' '.join(MISTAKES)}")
+    # At a path that stays, a second run need not build everything again.
+    tree = HERE / "target/mistakes/loops"
+    subprocess.run(["git", "worktree", "add", "--quiet", "--force", "--detach", tree], cwd=HERE, check=True)
+    try:
+        missed = [name for name in names or MISTAKES if not is_noticed(tree, name)]
+    finally:
+        subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=HERE, check=True)
+    if missed:
+        sys.exit(f"no test noticed: {' '.join(missed)}")
+    print("each mistake is noticed")
+
+
+main(sys.argv[1:])
