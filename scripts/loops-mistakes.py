@@ -32,7 +32,7 @@ MISTAKES = {
     "dead-client-served": (
         "an_item_that_is_pushed_after_a_client_has_left_stays",
         "crates/server/src/command/wait.rs",
-        "self.common.blocking.with(|blocking| blocking.take(id));",
+        "self.common.blocking.with(|blocking| blocking.leave(id));",
         "",
     ),
     "letters-reversed": (

@@ -18,6 +18,7 @@ use crate::command::wait::answer;
 use crate::command::{Command, Data, Told, flag};
 use crate::common::Common;
 use crate::engine::{Attempt, Db, Epoch, Error, PartitionSet, Ticket, Tx};
+use crate::mailbox::Letter;
 use crate::pubsub::Seat;
 use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
@@ -127,7 +128,7 @@ impl Order {
     fn attempt(&mut self, reply: &mut Vec<u8>) -> Result<Attempt<Outcome>, Error> {
         let (load, resp3, common) = (RefCell::new(&mut self.load), self.resp3, &*self.common);
         let claims = RefCell::new(Claims::new(common));
-        let run = |tx: &mut Tx<'_>| {
+        let mut run = |tx: &mut Tx<'_>| {
             let claims = &mut claims.borrow_mut();
             claims.restart();
             reply.clear();
@@ -153,8 +154,10 @@ impl Order {
             }
             outcome.publish(&observing, &mut claims.borrow_mut(), ticket.epoch);
         };
-        self.db
-            .try_transact_then(&self.partitions, self.now_ms, run, publish)
+        Claims::complete(&claims, || {
+            self.db
+                .try_transact_then(&self.partitions, self.now_ms, &mut run, publish)
+        })
     }
 
     /// Waits until the log has room for `bytes` bytes. The command begins only after that.
@@ -172,6 +175,8 @@ struct Flight {
     resp3: bool,
     held: PartitionSet,
     bytes: usize,
+    /// Letters to the client. They follow the command's reply.
+    letters: Vec<Letter>,
 }
 
 /// The thread, and the command that runs in it.
@@ -198,6 +203,16 @@ impl Beside {
     pub(crate) fn holds(&self, partitions: &PartitionSet) -> bool {
         let flight = self.flight.as_ref();
         flight.is_some_and(|flight| flight.held.intersects(partitions))
+    }
+
+    /// Keeps a letter to the client of the command beside the loop. Returns false if the letter is for another client.
+    pub(crate) fn keep_letter(&mut self, letter: &Letter) -> bool {
+        let flight = self.flight.as_mut();
+        let Some(flight) = flight.filter(|flight| flight.seat == letter.to) else {
+            return false;
+        };
+        flight.letters.push(letter.clone());
+        true
     }
 
     /// Postpones a client's request until the command has landed.
@@ -271,6 +286,7 @@ impl State {
             resp3: session.resp3,
             held,
             bytes: order.load.bytes(),
+            letters: Vec::new(),
         });
         if self.beside.thread.is_none() {
             self.beside.thread = self.begin_thread();
@@ -328,6 +344,9 @@ impl State {
                 for (command, owned) in &block.queue {
                     add_partitions(db, command, &owned.args(), &mut partitions);
                 }
+                for (_, key) in session.watched.keys() {
+                    partitions.insert(db.partition_of(key));
+                }
             }
             Some(_) if !command.has(flag::IMMEDIATE) => return false,
             _ => add_partitions(db, command, args, &mut partitions),
@@ -368,6 +387,9 @@ impl State {
                     out.error("ERR the command failed and changed nothing")
                 })
             }
+        }
+        for letter in &flight.letters {
+            self.append(letter);
         }
         self.read_mail();
         let kept = std::mem::take(&mut self.beside.kept);
@@ -426,7 +448,6 @@ impl State {
         note_run(self, &connection.session, &finished);
         connection.session.end_caching(command);
         answer(self, &mut connection, start, told);
-        self.read_mail_behind(&mut connection.session, &mut connection.replies);
         connection.account(self);
         self.connections.put(index, connection);
         self.touch(index);

@@ -123,6 +123,8 @@ pub(crate) struct Waiter {
     is_claimed: bool,
     /// True if another transaction has found the client claimed. If the claim is returned, the keys are tried again.
     was_missed: bool,
+    /// True if the client has left while a transaction served it. It is removed when the claim is returned.
+    has_left: bool,
 }
 
 impl Waiter {
@@ -231,6 +233,7 @@ impl Blocking {
             ticket: self.tickets,
             is_claimed: false,
             was_missed: false,
+            has_left: false,
         };
         let ends = waiter.wait.gone.is_some();
         self.ending += usize::from(ends);
@@ -255,6 +258,14 @@ impl Blocking {
     pub(crate) fn take(&mut self, id: u64) -> Option<Waiter> {
         let claimed = self.clients.get(&id)?.is_claimed;
         (!claimed).then(|| self.remove(id))?
+    }
+
+    /// Ends the wait of a client that leaves. If a transaction serves the client, no other will.
+    pub(crate) fn leave(&mut self, id: u64) {
+        match self.clients.get_mut(&id) {
+            Some(waiter) if waiter.is_claimed => waiter.has_left = true,
+            _ => drop(self.remove(id)),
+        }
     }
 
     /// Returns whether a transaction serves this client.
@@ -364,12 +375,16 @@ impl Blocking {
         None
     }
 
-    /// Returns a claim: the client waits on, in its old place. Returns the client's keys if they must be tried again.
+    /// Returns a claim: the client waits on, in its old place, unless it has left. Returns the client's keys if they must be tried again.
     pub(crate) fn return_claim(&mut self, id: u64) -> Vec<(u8, Box<[u8]>)> {
         let Some(waiter) = self.clients.get_mut(&id) else {
             return Vec::new();
         };
         debug_assert!(waiter.is_claimed, "only what was claimed is returned");
+        if waiter.has_left {
+            self.remove(id);
+            return Vec::new();
+        }
         waiter.is_claimed = false;
         match std::mem::take(&mut waiter.was_missed) {
             true => waiter.places(),
@@ -481,7 +496,11 @@ mod tests {
         assert_eq!(again, [(0, b"a"[..].into()), (0, b"b"[..].into())]);
         assert!(claim(&mut blocking, b"b", 0).is_some());
         assert!(blocking.return_claim(1).is_empty());
-        assert!(blocking.take(1).is_some() && blocking.is_empty());
+        assert!(claim(&mut blocking, b"a", 0).is_some());
+        blocking.leave(1);
+        assert!(blocking.is_claimed(1), "its transaction has not ended");
+        blocking.return_claim(1);
+        assert!(blocking.is_empty(), "a client that has left is not served");
     }
 
     #[test]

@@ -280,7 +280,7 @@ impl State {
         let mut step = Step::new(self.steps);
         let (command, observing) = (job.begun.command, Observing::of(self));
         let claims = RefCell::new(Claims::new(&self.common));
-        let run = |tx: &mut Tx<'_>| {
+        let mut run = |tx: &mut Tx<'_>| {
             let claims = &mut claims.borrow_mut();
             claims.restart();
             let mut data = Data::new(self, db, tx, job.database);
@@ -295,7 +295,9 @@ impl State {
                 self.note_reads(session, command, &args);
             }
         };
-        let result = db.try_transact_then(&partitions, self.wall_ms(), run, publish);
+        let result = Claims::complete(&claims, || {
+            db.try_transact_then(&partitions, self.wall_ms(), &mut run, publish)
+        });
         drop(claims);
         match result {
             Ok(Attempt::Behind { bytes }) => Turn::Behind(bytes),

@@ -69,13 +69,25 @@ pub(crate) enum Post {
     Denied(Denied),
     /// The end of a client's wait, with an error: the key is gone.
     Gone(&'static str),
+    /// The end of a client's wait, with an error of the engine.
+    Refused(String),
     /// An order to the client's loop: it tries again to serve the clients that wait for these keys, each with its
     /// database.
     TryAgain(Vec<(u8, Box<[u8]>)>),
 }
 
+impl Post {
+    /// Returns whether the letter ends its receiver's wait for a key.
+    pub(crate) fn ends_wait(&self) -> bool {
+        matches!(
+            self,
+            Post::Answer { .. } | Post::Denied(_) | Post::Gone(_) | Post::Refused(_)
+        )
+    }
+}
+
 /// A message to one client.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Letter {
     /// The receiver.
     pub to: Seat,

@@ -189,6 +189,8 @@ pub(crate) struct State {
     pub deadlines: Deadlines,
     /// The keys, each with its database, whose waiting clients are to be served again.
     pub try_again: Vec<(u8, Box<[u8]>)>,
+    /// Like `try_again`, for keys whose clients the engine has refused to serve. They are tried at the next tick.
+    pub try_later: Vec<(u8, Box<[u8]>)>,
     /// The clients that wait in WAITDUR.
     pub rung_waits: RungWaits,
     /// The clients with commands in steps.
@@ -283,6 +285,7 @@ impl State {
             event_loop: home.event_loop,
             deadlines: Deadlines::default(),
             try_again: Vec::new(),
+            try_later: Vec::new(),
             rung_waits: RungWaits::default(),
             jobs: Jobs::default(),
             beside: Beside::default(),

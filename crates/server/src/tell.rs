@@ -230,7 +230,7 @@ impl State {
     /// were no letters to it.
     #[cold]
     pub(crate) fn deliver(&mut self, mut reader: Option<InUse<'_>>) -> Option<Epoch> {
-        let (mut letters, mut newest) = (Vec::new(), None);
+        let (mut letters, mut newest, mut early) = (Vec::new(), None, Vec::new());
         let room = self.own_bytes_max();
         let begin = reader.as_ref().map_or(0, |reader| reader.to.len());
         while !self.mailbox().is_empty() {
@@ -241,6 +241,12 @@ impl State {
                     continue;
                 }
                 match &mut reader {
+                    // The client has just begun to wait, and its command has not ended yet.
+                    Some(InUse { session, .. })
+                        if session.seat == letter.to && letter.post.ends_wait() =>
+                    {
+                        early.push(letter);
+                    }
                     Some(InUse { session, to }) if session.seat == letter.to => {
                         // The unread letters exceed the limit, so the client will be disconnected. No more are kept.
                         let before = to.len();
@@ -255,18 +261,23 @@ impl State {
                 }
             }
         }
-        // Serving a client changes the order of letters only behind the letters that have been read.
         if !self.try_again.is_empty() && !self.beside.is_busy() {
             let places = std::mem::take(&mut self.try_again);
             crate::command::wait::serve(self, &places);
-            return newest.max(self.deliver(reader));
+            newest = newest.max(self.deliver(reader));
+        }
+        for letter in early {
+            self.mailbox().put(letter);
         }
         newest
     }
 
     /// Appends a letter to the replies of its receiver. If the receiver is gone, reports that to the client whose
     /// REDIRECT named the receiver.
-    fn append(&mut self, letter: &Letter) {
+    pub(crate) fn append(&mut self, letter: &Letter) {
+        if self.beside.keep_letter(letter) {
+            return;
+        }
         let index = letter.to.index;
         let Some(mut connection) = self.connections.take(index) else {
             return self.return_letter(letter);
@@ -293,6 +304,12 @@ impl State {
     /// Writes a letter for its receiver.
     fn write(&self, letter: &Letter, session: &Session, to: &mut Vec<u8>) {
         debug_assert_eq!(session.seat, letter.to, "a letter is for its receiver");
+        debug_assert!(!letter.post.ends_wait(), "`end_wait` handles these");
+        // A client that speaks RESP2 would take a message for a reply.
+        let is_message = matches!(*letter.post, Post::Message { .. } | Post::Matched { .. });
+        if is_message && !session.resp3 && session.subscriptions.is_none() {
+            return;
+        }
         let mut out = Out::new(to, session.resp3);
         match &*letter.post {
             Post::Message {
@@ -318,7 +335,8 @@ impl State {
             }
             Post::RedirectGone { id } => crate::tracking::write_gone(*id, &mut out),
             // These letters are for clients that wait, and are handled before.
-            Post::Answer { .. } | Post::Denied(_) | Post::Gone(_) | Post::TryAgain(_) => {}
+            Post::Answer { .. } | Post::Denied(_) | Post::Gone(_) => {}
+            Post::Refused(_) | Post::TryAgain(_) => {}
         }
     }
 

@@ -50,6 +50,8 @@ pub(crate) fn execute(
     {
         return After::Postpone;
     }
+    // Letters that were posted before the request come before its reply.
+    state.read_mail_behind(session, replies);
     state.stats.commands += 1;
     state.running = session.seat;
     let queues = session.block.is_some();

@@ -71,7 +71,7 @@ pub(crate) fn run_data(
     let (start, mut kept, mut held) = (replies.buf.len(), Vec::new(), None);
     let (observing, claims) = (Observing::of(state), Claims::new(&state.common));
     let claims = RefCell::new(claims);
-    let run = |tx: &mut Tx<'_>| {
+    let mut run = |tx: &mut Tx<'_>| {
         let claims = &mut claims.borrow_mut();
         claims.restart();
         // The engine may run this closure again. The reply of the earlier run is then discarded.
@@ -84,19 +84,17 @@ pub(crate) fn run_data(
         data.serve(claims)?;
         data.finish()
     };
-    let publish = |outcome: &mut Outcome, ticket: Ticket| {
+    let mut publish = |outcome: &mut Outcome, ticket: Ticket| {
         outcome.publish(&observing, &mut claims.borrow_mut(), ticket.epoch);
         state.note_reads(session, command, args);
         if let Some(wait) = outcome.take_wait() {
-            begin_wait(
-                state,
-                Asking::of(session, command, ticket.epoch),
-                wait,
-                args,
-            );
+            let asking = Asking::of(session, command, ticket.epoch);
+            begin_wait(state, asking, wait, args);
         }
     };
-    let result = db.try_transact_then(&partitions, state.wall_ms(), run, publish);
+    let result = Claims::complete(&claims, || {
+        db.try_transact_then(&partitions, state.wall_ms(), &mut run, &mut publish)
+    });
     drop(claims);
     if !matches!(result, Ok(Attempt::Committed(..))) {
         replies.buf.truncate(start);

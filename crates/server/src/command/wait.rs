@@ -18,7 +18,8 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 /// Serves the clients that wait for these keys, each with its database. A transaction that changes a key serves them
-/// itself. This is for changes that no transaction of a command made, and for the end of CLIENT PAUSE.
+/// itself. This is for changes that no transaction of a command made, and for the end of CLIENT PAUSE. If the engine
+/// refuses, the clients are tried again at the next tick.
 pub(crate) fn serve(state: &mut State, places: &[(u8, Box<[u8]>)]) {
     // All keys are tried again at the end of the pause.
     if state.pause.until().is_some() {
@@ -39,7 +40,7 @@ pub(crate) fn serve(state: &mut State, places: &[(u8, Box<[u8]>)]) {
             }
             Err(error) => {
                 run::note(state, &error);
-                state.try_again.push((*database, key.clone()));
+                state.try_later.push((*database, key.clone()));
             }
         }
     }
@@ -60,7 +61,9 @@ fn serve_place(state: &State, db: &Db, place: Place<'_>) -> Result<(Outcome, Tol
     let publish = |outcome: &mut Outcome, ticket: Ticket| {
         outcome.publish(&observing, &mut claims.borrow_mut(), ticket.epoch);
     };
-    let (outcome, ticket) = db.transact_then(&partitions, unix_ms(), run, publish)?;
+    let (outcome, ticket) = Claims::complete(&claims, || {
+        db.transact_then(&partitions, unix_ms(), run, publish)
+    })?;
     let told = outcome.told(ticket.epoch, state.reached);
     Ok((outcome, told))
 }
@@ -99,6 +102,7 @@ impl State {
             }
             Post::Denied(denied) => Some(acl::deny(self, &connection.session, denied.clone())),
             Post::Gone(error) => Some(String::from(*error)),
+            Post::Refused(error) => Some(error.clone()),
             _ => return false,
         };
         if let Some(error) = error {
@@ -116,7 +120,7 @@ impl State {
     pub(crate) fn stop_waiting(&mut self, session: &Session) {
         let id = session.seat.id;
         if self.common.blocking.is_in_use() {
-            self.common.blocking.with(|blocking| blocking.take(id));
+            self.common.blocking.with(|blocking| blocking.leave(id));
         }
         self.deadlines.remove(id);
     }
@@ -143,10 +147,19 @@ pub(crate) fn answer(state: &mut State, connection: &mut Connection, start: usiz
 /// Ends the waits of the clients whose deadlines have passed. Their replies say that nothing was found.
 pub(crate) fn expire(state: &mut State, now: Instant) {
     while let Some(id) = state.deadlines.next_late(now) {
-        // A client that a transaction serves gets its reply soon.
-        if !unblock(state, id, None) {
+        if unblock(state, id, None) {
+            continue;
+        }
+        if state
+            .common
+            .blocking
+            .with(|blocking| blocking.is_claimed(id))
+        {
+            // A transaction serves the client, which gets its reply soon.
             return;
         }
+        // The letter with the reply has been posted.
+        state.deadlines.remove(id);
     }
 }
 

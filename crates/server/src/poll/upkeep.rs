@@ -136,6 +136,7 @@ impl EventLoop {
             return;
         }
         self.ticked = now;
+        self.state.try_again.append(&mut self.state.try_later);
         self.look_for_stop();
         self.answer_stalled();
         self.look_for_delays();

@@ -161,6 +161,10 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
         (cx.session.database, cx.session.resp3) = before;
         cx.effects.held_back.clear();
     }
+    if let Ok(false) = done {
+        cx.out.buf.truncate(start);
+        Out::new(cx.out.buf, before.1).null_array();
+    }
     if let Err(error) = done {
         cx.out.buf.truncate(start);
         cx.effects.epoch = cx.effects.epoch.max(told_by(cx.state, &error).epoch);
@@ -372,14 +376,17 @@ impl Load for Long {
     }
 
     fn each(&self, note: &mut dyn FnMut(&'static Command, &Args<'_>)) {
-        for (command, owned) in &self.ready.block.queue {
+        let ran = self.ready.block.queue.iter();
+        for (command, owned) in ran.filter(|_| !self.ready.is_void) {
             note(command, &owned.args());
         }
     }
 
     fn count(&mut self, state: &mut State, session: &Session) {
-        self.ready.count_steps(state);
-        self.ready.show_steps(state, session);
+        if !self.ready.is_void {
+            self.ready.count_steps(state);
+            self.ready.show_steps(state, session);
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -423,7 +430,7 @@ fn run_steps(cx: &mut Cx<'_>, mut ready: Ready, partitions: PartitionSet) -> Res
     let held_back = RefCell::new(std::mem::take(&mut cx.effects.held_back));
     let shared = RefCell::new(&mut ready);
     let claims = RefCell::new(Claims::new(&state.common));
-    let run = |tx: &mut Tx<'_>| {
+    let mut run = |tx: &mut Tx<'_>| {
         let claims = &mut claims.borrow_mut();
         claims.restart();
         out.buf.truncate(start);
@@ -446,7 +453,9 @@ fn run_steps(cx: &mut Cx<'_>, mut ready: Ready, partitions: PartitionSet) -> Res
         outcome.add_messages(held_back.take());
         outcome.publish(&observing, &mut claims.borrow_mut(), ticket.epoch);
     };
-    let done = db.transact_then(&partitions, state.wall_ms(), run, publish);
+    let done = Claims::complete(&claims, || {
+        db.transact_then(&partitions, state.wall_ms(), &mut run, publish)
+    });
     drop(claims);
     let (outcome, ticket) = match done {
         Ok(done) => done,

@@ -135,7 +135,9 @@ fn publish(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
     let count = cx.state.common.publish(topic, channel, text, newest);
     let start = cx.out.buf.len();
     let (session, to) = (&mut *cx.session, &mut *cx.out.buf);
-    cx.state.deliver(Some(InUse { session, to }));
+    if let Some(epoch) = cx.state.deliver(Some(InUse { session, to })) {
+        cx.effects.epoch = cx.effects.epoch.max(epoch);
+    }
     cx.keep_push(start);
     cx.out.count(count);
 }

@@ -4,25 +4,35 @@
 //! So no other client can take what a waiting client gets, and all of it commits together. The waiting clients get their
 //! replies as letters, with the epoch of the transaction.
 //!
-//! If a waiting client's command makes the transaction fail, the whole transaction fails.
+//! If the engine refuses a waiting client's command, for lack of memory for example, the transaction is undone. It runs
+//! again without that command, and the waiting client gets the error.
 
 use super::{Class, Data};
 use crate::blocking::{Blocking, Claimed, Place};
 use crate::command::Told;
+use crate::command::flag;
 use crate::common::Common;
 use crate::denial::Denied;
-use crate::engine::{Epoch, Error, Kind, Shape, TableId, Tx};
+use crate::engine::{Epoch, Error, Kind, Shape, TableId, Tx, error_text};
 use crate::mailbox::Post;
 use crate::pubsub::Seat;
 use crate::resp::reply::Out;
 use perdura_base::flaw::{Flaw, armed};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The end of a client's wait.
 #[derive(Debug)]
 enum Service {
     /// The client's command has run, with this reply.
-    Ran(Vec<u8>),
+    Ran {
+        reply: Vec<u8>,
+        /// True if the command may write.
+        writes: bool,
+    },
+    /// The engine refuses the client's command, with this error.
+    Refused(String),
     /// The client may not use the key any more.
     Denied(Denied),
     /// The key is gone, and the client stops waiting with this error.
@@ -43,6 +53,10 @@ pub(crate) struct Claims<'a> {
     common: &'a Common,
     /// The clients that the transaction serves.
     served: Vec<Served>,
+    /// The clients whose commands the engine refuses, each with the error.
+    refused: HashMap<u64, String>,
+    /// The client whose command has made this run fail, and the error. `None`: no client's command has.
+    failed: Option<(u64, String)>,
     /// The client whose command runs, and the number of the transaction's events before it.
     running: Option<(Seat, usize)>,
 }
@@ -53,16 +67,42 @@ impl<'a> Claims<'a> {
         Claims {
             common,
             served: Vec::new(),
+            refused: HashMap::new(),
+            failed: None,
             running: None,
         }
     }
 
     /// Returns all claims, because the transaction begins again or was undone.
     pub(crate) fn restart(&mut self) {
+        self.failed = None;
         let running = self.running.take().map(|(seat, _)| seat);
         let served = self.served.drain(..).map(|served| served.seat);
         for seat in served.chain(running) {
             return_claim(self.common, seat);
+        }
+    }
+
+    /// Notes that the command of a waiting client makes this run of the transaction fail.
+    fn note_failure(&mut self, seat: Seat, error: &Error) {
+        if matches!(error, Error::Usage(_) | Error::OutOfMemory { .. }) {
+            self.failed = Some((seat.id, error_text(error)));
+        }
+    }
+
+    /// Calls `transact`, which runs a transaction with these claims. If the command of a waiting client makes it fail,
+    /// calls it again. In that run the client gets the error, and its command does not run.
+    pub(crate) fn complete<T, E>(
+        claims: &RefCell<Self>,
+        mut transact: impl FnMut() -> Result<T, E>,
+    ) -> Result<T, E> {
+        loop {
+            let done = transact();
+            let failed = claims.borrow_mut().failed.take();
+            if done.is_ok() || failed.is_none() {
+                return done;
+            }
+            claims.borrow_mut().refused.extend(failed);
         }
     }
 
@@ -116,10 +156,12 @@ fn publish_one(common: &Common, served: Served, told: Told) {
     let seat = served.seat;
     let waited = common.blocking.with(|blocking| blocking.end_claim(seat.id));
     let (post, epoch) = match served.service {
-        Service::Ran(reply) => {
-            let written = told.written;
+        Service::Ran { reply, writes } => {
+            let written = if writes { told.written } else { Epoch(0) };
             (Post::Answer { reply, written }, told.epoch)
         }
+        // The error may say something about the data, such as the size of a reply.
+        Service::Refused(error) => (Post::Refused(error), told.epoch),
         Service::Denied(denied) => (Post::Denied(denied), Epoch(0)),
         Service::Gone(error) => (Post::Gone(error), told.epoch.max(waited)),
     };
@@ -153,21 +195,22 @@ impl Data<'_, '_> {
         if self.later.is_some() || !self.serves_waiting() {
             return Ok(());
         }
+        // The keys that were tried, each with the number of events before that. Older events of the key are no news.
+        let mut tried: HashMap<(u8, Box<[u8]>), usize> = HashMap::new();
         let mut at = 0;
         while let Some(event) = self.events.get(at) {
             at += 1;
-            let waits = event.class != Class::Miss
-                && claims
-                    .common
-                    .blocking
-                    .with(|blocking| blocking.waits_for(event.database, &event.key));
-            if waits {
-                let (database, key) = (event.database, event.key.clone());
-                let place = Place {
-                    database,
-                    key: &key,
-                };
-                self.serve_place(place, claims)?;
+            let blocking = &claims.common.blocking;
+            if event.class == Class::Miss
+                || !blocking.with(|blocking| blocking.waits_for(event.database, &event.key))
+            {
+                continue;
+            }
+            let place = (event.database, event.key.clone());
+            if tried.get(&place).is_none_or(|tried| *tried < at) {
+                tried.insert(place.clone(), self.events.len());
+                let (database, key) = (place.0, &*place.1);
+                self.serve_place(Place { database, key }, claims)?;
             }
         }
         Ok(())
@@ -216,13 +259,24 @@ impl Data<'_, '_> {
             claims.end(Service::Denied(denied));
             return Ok(());
         }
+        if let Some(error) = claims.refused.get(&claim.seat.id).cloned() {
+            claims.end(Service::Refused(error));
+            return Ok(());
+        }
         self.run_for(&claim.user);
         self.select(database);
         (self.is_retry, self.may_wait, self.may_leave) = (true, true, false);
         let mut reply = Vec::new();
-        self.run(claim.command, &args, &mut Out::new(&mut reply, claim.resp3))?;
+        let mut out = Out::new(&mut reply, claim.resp3);
+        if let Err(error) = self.run(claim.command, &args, &mut out) {
+            claims.note_failure(claim.seat, &error);
+            return Err(error);
+        }
         match self.later.take() {
-            None => claims.end(Service::Ran(reply)),
+            None => claims.end(Service::Ran {
+                reply,
+                writes: claim.command.has(flag::WRITE),
+            }),
             Some(_) => claims.pass(),
         }
         Ok(())

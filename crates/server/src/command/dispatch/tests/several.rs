@@ -1,9 +1,10 @@
 //! Tests of several loops that share a database. Each loop has a thread, and no sockets. `scripts/loops-mistakes.py`
 //! shows that each test can fail.
 
-use super::{ask, leave, owed};
-use crate::engine::{Db, Options};
+use super::{ask, call, leave, owed};
+use crate::engine::{Db, Durability, Options};
 use crate::options::ServerOptions;
+use crate::pubsub::Topic;
 use crate::state::{Stage, State};
 use crate::testbed::{self, Testbed};
 use std::collections::BTreeSet;
@@ -193,4 +194,59 @@ fn all_subscribers_of_a_channel_get_its_messages_in_one_order() {
     let each: Vec<Vec<String>> = each.map(|(got, state)| texts(got, state)).collect();
     assert_eq!(each[0].len(), 2 * MESSAGES);
     assert_eq!(each[0], each[1]);
+}
+
+/// A thread beside the loop may post a letter at any time, such as an event of a key that has expired.
+#[test]
+fn what_was_sent_before_a_request_comes_before_its_reply_and_waits_for_its_write() {
+    let mut loops = Loops::new(1, 2);
+    let state = &mut loops.states[0];
+    ask(state, 0, &["SUBSCRIBE", "channel"]);
+    let newest = state.db().expect("a database").exposure().current;
+    let post = |state: &State| {
+        let topic = Topic::Channel;
+        state.common.publish(topic, b"channel", b"early", newest);
+    };
+    post(state);
+    let (told, waits_for) = call(state, 0, &[b"UNSUBSCRIBE", b"channel"]);
+    let place = |word: &str| told.find(word).expect("it is told");
+    assert!(place("early") < place("unsubscribe"), "{told}");
+    assert_eq!(
+        waits_for,
+        Some(Durability::Disk),
+        "the write is not durable"
+    );
+    ask(state, 0, &["SUBSCRIBE", "channel"]);
+    post(state);
+    state.common.topics.with(|topics| {
+        let connection = state.connections.iter_mut().next().expect("a client").1;
+        let mut own = connection.session.subscriptions.take().expect("a topic");
+        topics.forget(&mut own, connection.session.seat.id);
+    });
+    assert_eq!(ask(state, 0, &["PING"]), "+PONG\r\n", "it listens no more");
+}
+
+#[test]
+fn a_waiting_client_that_the_engine_refuses_gets_the_error_and_the_writer_does_not() {
+    let mut loops = Loops::new(2, 2);
+    for state in &mut loops.states {
+        state.options.reply_bytes_max = 2000;
+    }
+    let [waiting, writing] = &mut loops.states[..] else {
+        unreachable!("two loops");
+    };
+    let text = "x".repeat(1500);
+    for _ in 0..2 {
+        ask(writing, 0, &["XADD", "long", "*", "field", &text]);
+    }
+    for (client, count) in [(0, "10"), (1, "1")] {
+        let read = ["XREAD", "COUNT", count, "BLOCK", "0", "STREAMS", "s", "0"];
+        assert_eq!(ask(waiting, client, &read), "");
+    }
+    assert_eq!(ask(writing, 0, &["RENAME", "long", "s"]), "+OK\r\n");
+    waiting.read_mail();
+    let [refused, served] = [0, 1].map(|client| owed(waiting, client).0);
+    assert!(refused.starts_with("-ERR the reply is longer"), "{refused}");
+    assert!(served.contains(&text), "{served}");
+    assert_eq!(ask(writing, 0, &["XLEN", "s"]), ":2\r\n");
 }
