@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Counts the user instructions that one build of the server needs for a command.
+"""Counts the user instructions that one build of the server needs for a command, by phase and by function.
 
-    count.py PLUGIN.so PERDURA get|set PIPELINE
+    count.py PLUGIN.so PERDURA COMMAND PIPELINE
 
-The server runs in the emulator qemu-user, 50 clients send pipelines of random commands, and every
-instruction of the process counts but those of libc's memset (new log files are zeroed beside the
-commands, how many depends on the disk). Prints the instructions a command, then the functions by
-their share. The kernel's part is not in it.
+The server runs in the emulator qemu-user, and 50 clients send pipelines of one command. The server stands still while
+they send, so that a round of its loop meets all of them. Only the thread of the loop counts, without libc's memset, which
+zeroes new files of the log. The kernel's part is not in it.
+
+Prints the instructions of one request: of each phase in phases.txt, in the file's order, and then their sum. The
+functions go to stderr, each with its phase. A function that the compiler has put into its caller counts for the caller.
 """
 
 import bisect
@@ -14,38 +16,38 @@ import os
 import random
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 
-CLIENTS, ROUNDS, KEYS, VALUE_BYTES = 50, 20, 20_000, 100
+from commands import COMMANDS, KEYS, encode
 
-
-def request(*words):
-    parts = [b"*%d\r\n" % len(words)]
-    parts += [b"$%d\r\n%s\r\n" % (len(word), word) for word in words]
-    return b"".join(parts)
-
-
-def key(number):
-    return b"key:%012d" % number
+CLIENTS, ROUNDS = 50, 20
+PHASES = os.path.join(os.path.dirname(os.path.realpath(__file__)), "phases.txt")
 
 
 def receive(client, count):
+    """Receives replies. A bulk reply has two lines, and any other has one."""
+    rest = b""
     while count > 0:
         got = client.recv(1 << 16)
         if not got:
             sys.exit("the server has closed the connection")
-        count -= len(got)
+        *lines, rest = (rest + got).split(b"\n")
+        for line in lines:
+            if line[:1] == b"-" or line[:2] == b"$-":
+                sys.exit(f"the server has replied {line.decode()}")
+            count -= line[:1] != b"$"
 
 
 def connect(port):
     for _ in range(600):
         try:
             client = socket.create_connection(("127.0.0.1", port))
-            client.sendall(request(b"PING"))
+            client.sendall(encode(b"PING"))
             if client.recv(100) == b"+PONG\r\n":
                 return client
             client.close()
@@ -55,27 +57,25 @@ def connect(port):
     sys.exit("the server does not answer")
 
 
-def fill(client):
-    for first in range(0, KEYS, 500):
-        numbers = range(first, first + 500)
-        client.sendall(b"".join(request(b"SET", key(n), random.randbytes(VALUE_BYTES)) for n in numbers))
-        receive(client, 500 * len(b"+OK\r\n"))
+def fill(client, requests):
+    for first in range(0, len(requests), 500):
+        few = requests[first : first + 500]
+        client.sendall(b"".join(few))
+        receive(client, len(few))
 
 
-def load(clients, mix, pipeline):
-    """Sends the commands that are counted; how many they are."""
-    reply = len(b"+OK\r\n") if mix == "set" else len(b"$100\r\n\r\n") + VALUE_BYTES
+def load(server, clients, request, pipeline):
+    """Sends the commands that are counted. Returns their number."""
+    sent = 0
     for _ in range(ROUNDS):
+        server.send_signal(signal.SIGSTOP)
         for client in clients:
-            keys = [key(random.randrange(KEYS)) for _ in range(pipeline)]
-            if mix == "set":
-                commands = [request(b"SET", k, random.randbytes(VALUE_BYTES)) for k in keys]
-            else:
-                commands = [request(b"GET", k) for k in keys]
-            client.sendall(b"".join(commands))
+            client.sendall(b"".join(request(KEYS + sent + n) for n in range(pipeline)))
+            sent += pipeline
+        server.send_signal(signal.SIGCONT)
         for client in clients:
-            receive(client, pipeline * reply)
-    return ROUNDS * len(clients) * pipeline
+            receive(client, pipeline)
+    return sent
 
 
 def ask(path):
@@ -86,7 +86,7 @@ def ask(path):
 
 
 def mappings(pid):
-    """Where files are mapped: begin, end, offset in the file, path."""
+    """Returns where files are mapped: begin, end, offset in the file, path."""
     found = []
     for line in open(f"/proc/{pid}/maps"):
         fields = line.split()
@@ -126,7 +126,7 @@ def by_function(counts, maps, binary):
 
 
 def is_string_store(address, maps):
-    """Whether this is a `rep stosb`, which counts once for each byte: a large memset."""
+    """Returns whether this is a `rep stosb`, which counts once for each byte: a large memset."""
     for begin, end, offset, path in maps:
         if begin <= address < end and os.path.isfile(path):
             with open(path, "rb") as file:
@@ -135,9 +135,19 @@ def is_string_store(address, maps):
     return False
 
 
-def main():
-    plugin, binary, mix, pipeline = sys.argv[1:5]
-    binary, pipeline = os.path.realpath(binary), int(pipeline)
+def read_phases():
+    """Returns the phases in their order, each with the pattern of its functions."""
+    phases = {}
+    for line in open(PHASES):
+        if line.strip() and not line.startswith("#"):
+            phase, pattern = line.split(maxsplit=1)
+            phases.setdefault(phase, []).append(pattern.strip())
+    return {phase: re.compile("|".join(patterns)) for phase, patterns in phases.items()}
+
+
+def count(plugin, binary, command, pipeline):
+    """Returns the instructions of one request by function."""
+    requests, request = COMMANDS[command]
     random.seed(5)
     work = tempfile.mkdtemp()
     with socket.socket() as probe:
@@ -148,20 +158,31 @@ def main():
     server = subprocess.Popen(emulator + serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         clients = [connect(port) for _ in range(CLIENTS)]
-        fill(clients[0])
+        fill(clients[0], requests())
         time.sleep(2)
         maps = mappings(server.pid)
         ask(f"{work}/mark")
-        commands = load(clients, mix, pipeline)
+        sent = load(server, clients, request, pipeline)
         ask(f"{work}/dump")
         shares = by_function(f"{work}/counts", maps, binary)
     finally:
         server.kill()
         server.wait()
         shutil.rmtree(work)
-    print(f"{sum(shares.values()) / commands:.0f}")
-    for name, count in sorted(shares.items(), key=lambda share: -share[1])[:60]:
-        print(f"{count / commands:8.1f} {name}", file=sys.stderr)
+    return {name: share / sent for name, share in shares.items()}
+
+
+def main():
+    plugin, binary, command, pipeline = sys.argv[1:5]
+    shares = count(plugin, os.path.realpath(binary), command, int(pipeline))
+    phases = read_phases()
+    sums = dict.fromkeys(phases, 0)
+    for name, share in sorted(shares.items(), key=lambda share: -share[1]):
+        phase = next(phase for phase, pattern in phases.items() if pattern.search(name))
+        sums[phase] += share
+        if share >= 1:
+            print(f"{share:8.1f} {phase:8} {name}", file=sys.stderr)
+    print(*(f"{share:.0f}" for share in sums.values()), f"{sum(sums.values()):.0f}")
 
 
 main()
