@@ -92,16 +92,18 @@ impl<'a> Reader<'a> {
 
     fn long_varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.u8()?;
+        let mut shift = 0;
+        for byte in self.bytes.get(self.at..)? {
             let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
+            if shift > 63 || (shift == 63 && bits > 1) {
                 return None;
             }
             value |= bits << shift;
+            self.at += 1;
+            shift += 7;
             if byte & 0x80 == 0 {
-                debug_assert!(byte == 0 || varint_len(value) == shift / 7 + 1);
-                return (byte != 0 || shift == 0).then_some(value);
+                debug_assert!(*byte == 0 || 7 * varint_len(value) == shift);
+                return (*byte != 0 || shift == 7).then_some(value);
             }
         }
         None
@@ -147,12 +149,14 @@ pub trait Writer {
     /// Appends an unsigned LEB128 integer.
     #[inline]
     fn put_varint(&mut self, v: u64) {
-        match u8::try_from(v) {
-            Ok(byte) if byte < 0x80 => self.put_u8(byte),
-            _ => {
-                let (bytes, n) = varint(v);
-                self.put(&bytes[..n]);
-            }
+        let [first, second, ..] = v.to_le_bytes();
+        if v < 1 << 7 {
+            self.put_u8(first);
+        } else if v < 1 << 14 {
+            self.put(&[first | 0x80, second << 1 | first >> 7]);
+        } else {
+            let (bytes, n) = varint(v);
+            self.put(&bytes[..n]);
         }
     }
 
@@ -165,8 +169,14 @@ pub trait Writer {
 }
 
 impl Writer for Vec<u8> {
+    #[inline]
     fn put(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
+    }
+
+    #[inline]
+    fn put_u8(&mut self, v: u8) {
+        self.push(v);
     }
 
     fn put_zeros(&mut self, len: usize) {
@@ -176,7 +186,11 @@ impl Writer for Vec<u8> {
 
 /// Returns the number of bytes that [`Writer::put_varint`] appends for `v`.
 #[must_use]
+#[inline]
 pub fn varint_len(v: u64) -> usize {
+    if v < 0x80 {
+        return 1;
+    }
     let bits = usize::try_from(64 - (v | 1).leading_zeros()).unwrap_or(64);
     bits.div_ceil(7)
 }

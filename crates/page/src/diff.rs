@@ -44,8 +44,7 @@ impl<'a> FragmentWriter<'a> {
         let mut from = 0;
         while let Some(start) = first_difference(before, now, from) {
             let end = fragment_end(before, now, start);
-            self.out.put_varint(widen(offset + start - self.end));
-            self.out.put_varint(widen(end - start));
+            self.head(offset + start - self.end, end - start);
             let bytes = before[start..end].iter().zip(&now[start..end]);
             self.out.extend(bytes.map(|(b, n)| b ^ n));
             self.end = offset + end;
@@ -54,12 +53,21 @@ impl<'a> FragmentWriter<'a> {
         }
     }
 
+    /// Appends the head of a fragment of `bytes` that begins `gap` bytes after the last one.
+    #[inline]
+    fn head(&mut self, gap: usize, bytes: usize) {
+        if let (Ok(gap @ ..0x80), Ok(bytes @ ..0x80)) = (u8::try_from(gap), u8::try_from(bytes)) {
+            return self.out.put(&[gap, bytes]);
+        }
+        self.out.put_varint(widen(gap));
+        self.out.put_varint(widen(bytes));
+    }
+
     /// Appends a range as one fragment, unchanged bytes included.
     pub fn whole(&mut self, offset: usize, before: &[u8], now: &[u8]) {
         assert!(before.len() == now.len() && offset >= self.end);
         assert!(!now.is_empty() && offset + now.len() <= PAGE_BYTES);
-        self.out.put_varint(widen(offset - self.end));
-        self.out.put_varint(widen(now.len()));
+        self.head(offset - self.end, now.len());
         let bytes = before.iter().zip(now);
         self.out.extend(bytes.map(|(b, n)| b ^ n));
         self.end = offset + now.len();
@@ -71,10 +79,21 @@ fn widen(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
+/// Returns the XOR of the next eight bytes. If fewer are left, zeros follow them. `None`: no byte is left.
+#[inline]
 fn xor_word(a: &[u8], b: &[u8], at: usize) -> Option<u64> {
-    let a = a.get(at..at + 8)?.first_chunk()?;
-    let b = b.get(at..at + 8)?.first_chunk()?;
-    Some(u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b))
+    let xor = |a: &[u8; 8], b: &[u8; 8]| u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+    let (whole_a, whole_b) = (a.get(at..at + 8), b.get(at..at + 8));
+    if let (Some(a), Some(b)) = (whole_a, whole_b) {
+        return Some(xor(a.first_chunk()?, b.first_chunk()?));
+    }
+    let left = a.len().checked_sub(at).filter(|left| *left > 0)?;
+    Some(match (a.last_chunk(), b.last_chunk()) {
+        (Some(a), Some(b)) => xor(a, b) >> (64 - 8 * left),
+        _ => (at..a.len())
+            .rev()
+            .fold(0, |word, i| word << 8 | u64::from(a[i] ^ b[i])),
+    })
 }
 
 /// Returns whether the last byte of each of the next four words has changed. If so, the fragment continues after the
@@ -105,7 +124,7 @@ fn first_difference(before: &[u8], now: &[u8], mut at: usize) -> Option<usize> {
         }
         at += 8;
     }
-    (at..now.len()).find(|i| before[*i] != now[*i])
+    None
 }
 
 /// Returns the end of the fragment that starts at `start`, a changed byte. The fragment ends after a changed byte that
@@ -121,10 +140,8 @@ fn fragment_end(before: &[u8], now: &[u8], start: usize) -> usize {
         }
         end += 8 - usize::try_from(word.leading_zeros() / 8).unwrap_or(0);
     }
-    (end..now.len())
-        .rev()
-        .find(|i| before[*i] != now[*i])
-        .map_or(end, |last| last + 1)
+    debug_assert!(end == now.len() && before[end - 1] != now[end - 1]);
+    end
 }
 
 /// One run of bytes to XOR.

@@ -9,7 +9,7 @@
 //! The codes are the high nibble of a row's flags. `docs/formats/record.md` has the table.
 
 use perdura_base::PartitionId;
-use perdura_base::cursor::{Reader, Writer, varint};
+use perdura_base::cursor::{Reader, Writer};
 
 /// The kind of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -184,12 +184,20 @@ pub fn put_element_key(out: &mut impl Writer, id: CollectionId, field: &[u8]) {
 
 /// Writes the key of a list's item. Labels near zero are short, whatever their sign.
 pub fn put_item_key(out: &mut impl Writer, id: CollectionId, label: i64) {
-    let (id, n) = varint(id.0);
-    let (label, m) = varint((label << 1 ^ label >> 63).cast_unsigned());
     let mut key = [0; 20];
-    key[..n].copy_from_slice(&id[..n]);
-    key[n..n + m].copy_from_slice(&label[..m]);
-    out.put(&key[..n + m]);
+    let mut n = 0;
+    for mut left in [id.0, (label << 1 ^ label >> 63).cast_unsigned()] {
+        loop {
+            let low = left.to_le_bytes()[0] & 0x7f;
+            left >>= 7;
+            key[n] = if left == 0 { low } else { low | 0x80 };
+            n += 1;
+            if left == 0 {
+                break;
+            }
+        }
+    }
+    out.put(&key[..n]);
 }
 
 /// Splits an element's key into the collection's id and the rest.

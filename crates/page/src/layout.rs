@@ -303,11 +303,13 @@ pub fn taken_count(page: &[u8], class: SlotClass) -> usize {
 /// Returns the lowest free slot.
 #[must_use]
 pub fn first_free(page: &[u8], class: SlotClass) -> Option<usize> {
-    (0..class.bitmap_words())
-        .map(|w| (w, bitmap_word(page, w)))
-        .find(|(_, bits)| *bits != u64::MAX)
-        .map(|(w, bits)| 64 * w + usize::try_from(bits.trailing_ones()).unwrap_or(64))
-        .filter(|slot| *slot < class.slots())
+    // Most words of a large page are full, so the search for another one is a plain loop.
+    let bitmap = &page[HEADER_BYTES..HEADER_BYTES + 8 * class.bitmap_words()];
+    let (words, _) = bitmap.as_chunks::<8>();
+    let word = words.iter().position(|word| *word != [u8::MAX; 8])?;
+    let bits = u64::from_le_bytes(words[word]);
+    let slot = 64 * word + usize::try_from(bits.trailing_ones()).unwrap_or(64);
+    (slot < class.slots()).then_some(slot)
 }
 
 /// Returns, in ascending order, the slots whose bits are set in the bitmap. On a damaged page, these may include slots

@@ -194,6 +194,11 @@ impl<'a> Row<'a> {
         slot[0] = flags;
         let mut at = 1;
         for len in [self.key_bytes, self.value_bytes] {
+            if let Some(byte) = u8::try_from(len).ok().filter(|byte| *byte < 0x80) {
+                slot[at] = byte;
+                at += 1;
+                continue;
+            }
             let (bytes, n) = varint(to_u64(len));
             slot[at..at + n].copy_from_slice(&bytes[..n]);
             at += n;
@@ -219,6 +224,24 @@ impl<'a> Row<'a> {
         debug_assert_eq!(at, self.bytes(), "the slot was chosen by the row's bytes");
         debug_assert_eq!(is_element(slot), self.kind.is_element());
     }
+}
+
+/// Returns the key of the row at the start of `slot`, without reading the rest of the row. `None`: the key is long, in
+/// another place than in most rows, or malformed; [`Row::decode`] finds out.
+#[must_use]
+#[inline]
+pub fn short_key(slot: &[u8]) -> Option<&[u8]> {
+    let [flags, key_bytes @ 0..=0x7f, rest @ ..] = slot else {
+        return None;
+    };
+    if flags & (HAS_EXPIRY | LARGE | KEY_IN_CHAIN | RESERVED) != 0 {
+        return None;
+    }
+    let key = match rest {
+        [0..=0x7f, rest @ ..] | [_, 1..=0x7f, rest @ ..] => rest,
+        _ => return None,
+    };
+    key.get(..usize::from(*key_bytes))
 }
 
 /// Returns whether the row at the start of `slot` has an expiry time.
@@ -312,6 +335,13 @@ mod tests {
                 row.encode(&mut slot);
                 assert_eq!(slot[row.bytes()..], [0xee; 3], "bytes() is exact");
                 assert_eq!(Row::decode(&slot), Some(row));
+                let short = match row.place {
+                    Place::Inline { key, .. } if row.expiry_ms.is_none() && key.len() < 128 => {
+                        Some(key)
+                    }
+                    _ => None,
+                };
+                assert_eq!(short_key(&slot), short);
                 for cut in 0..row.bytes() {
                     assert_eq!(Row::decode(&slot[..cut]), None);
                 }
