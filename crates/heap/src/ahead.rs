@@ -45,7 +45,7 @@ pub fn touch<'a>(keys: impl Iterator<Item = (&'a Partition, TableId, KeyHash)>) 
     let sought = keys.filter_map(|(part, table, hash)| {
         let index = match last {
             Some((same, of, index)) if std::ptr::eq(same, part) && of == table => index,
-            _ => &part.tables.get(&table)?.hash,
+            _ => &part.tables.get(table)?.hash,
         };
         last = Some((part, table, index));
         let spread = spread(hash, index.salt());
@@ -225,7 +225,7 @@ mod tests {
         let (heap, hashes) = heap();
         let is_found = |hash: &&KeyHash| {
             let part = heap.lock(heap.geometry().partition_of(**hash));
-            let index = &part.tables[&TABLE].hash;
+            let index = &part.tables.get(TABLE).expect("attached").hash;
             let spread = spread(**hash, index.salt());
             let sought = Sought {
                 pages: &part.pages,

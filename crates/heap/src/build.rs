@@ -136,7 +136,7 @@ impl Partition {
     /// Makes room in the indexes for the rows that will be read.
     fn make_room(&mut self, rows: &BTreeMap<TableId, usize>, has_sidecar: bool) {
         for (id, rows) in rows {
-            let table = self.tables.get_mut(id);
+            let table = self.tables.get_mut(*id);
             if let Some(table) = table.filter(|table| table.form.keyed || !has_sidecar) {
                 table.hash.reserve(*rows);
             }
@@ -144,7 +144,7 @@ impl Partition {
     }
 
     fn forget_derived(&mut self, forms: Forms<'_>) {
-        let attached = std::mem::take(&mut self.tables);
+        let attached = self.tables.take();
         for (id, mut table) in attached {
             table.unaccount(&self.pages.memory);
             match forms(id) {
@@ -177,13 +177,13 @@ impl Partition {
             return Ok(());
         }
         stats.pages += 1;
-        if !self.tables.contains_key(&header.table) {
+        if !self.tables.contains(header.table) {
             match forms(header.table) {
                 Some(form) => self.attach_table(header.table, form),
                 None => stats.orphan_pages += 1,
             }
         }
-        let table = self.tables.get(&header.table);
+        let table = self.tables.get(header.table);
         // The form of a dropped table is unknown, so the pool of the page decides whether the page counts as
         // key-addressed. In either case the restart plays no more records.
         let gone = self.pages.pool_of(local) == self.pages.pool_for(true);
@@ -192,7 +192,7 @@ impl Partition {
         if header.kind == PageKind::Slotted {
             let page = self.pages.page(local);
             *rows.entry(header.table).or_default() += layout::taken_count(page, header.class);
-            if let Some(table) = self.tables.get_mut(&header.table) {
+            if let Some(table) = self.tables.get_mut(header.table) {
                 list_open(&mut self.pages, table, local, header.class);
             }
         }
@@ -221,7 +221,7 @@ impl Partition {
         let slotted = layout::kind(page) == Some(PageKind::Slotted);
         let (Some(class), Some(table)) = (
             layout::class(page).filter(|_| slotted),
-            self.tables.get_mut(&layout::table(page)),
+            self.tables.get_mut(layout::table(page)),
         ) else {
             return Ok(true);
         };

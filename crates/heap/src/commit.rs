@@ -200,7 +200,7 @@ impl Partition {
             let page = self.pages.page(save.local);
             if let (Some(PageKind::Slotted), Some(class)) =
                 (layout::kind(page), layout::class(page))
-                && let Some(table) = self.tables.get_mut(&layout::table(page))
+                && let Some(table) = self.tables.get_mut(layout::table(page))
             {
                 list_open(&mut self.pages, table, save.local, class);
             }
@@ -212,7 +212,7 @@ impl Partition {
 
     fn take_back(&mut self, part: &PartUndo, op: &Op) {
         let second = self.now_second;
-        let Some(table) = self.tables.get_mut(&op.table()) else {
+        let Some(table) = self.tables.get_mut(op.table()) else {
             return;
         };
         match *op {

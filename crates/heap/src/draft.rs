@@ -114,7 +114,7 @@ impl Partition {
     /// Returns whether a collection is a draft.
     #[must_use]
     pub fn is_draft(&self, table: TableId, id: CollectionId) -> bool {
-        let found = self.tables.get(&table).map(|table| &table.collections);
+        let found = self.tables.get(table).map(|table| &table.collections);
         let found = found.and_then(|collections| collections.get(id));
         found.is_some_and(|collection| collection.owner == Owner::Draft)
     }
@@ -124,7 +124,7 @@ impl Partition {
         if armed(Flaw::DraftNotClaimed) {
             return;
         }
-        let attached = self.tables.get_mut(&table);
+        let attached = self.tables.get_mut(table);
         if let Some(draft) = attached.and_then(|attached| attached.collections.get_mut(id)) {
             draft.owner = Owner::Header;
             let part = undo.part_mut(self.pages.id);
@@ -137,7 +137,7 @@ impl Partition {
         if !self.is_draft(table, id) || armed(Flaw::DraftForgotten) {
             return;
         }
-        if let Some(attached) = self.tables.get_mut(&table) {
+        if let Some(attached) = self.tables.get_mut(table) {
             let rows = attached.collections.get(id).map_or(0, Collection::len);
             match rows {
                 0 => attached.collections.unmake(id),
@@ -150,7 +150,7 @@ impl Partition {
     /// Returns the number of elements in a table's drafts.
     #[must_use]
     pub fn draft_rows(&self, table: TableId) -> u64 {
-        let Some(table) = self.tables.get(&table) else {
+        let Some(table) = self.tables.get(table) else {
             return 0;
         };
         let drafts = table.collections.iter().filter(|c| c.owner == Owner::Draft);

@@ -180,7 +180,7 @@ impl Partition {
         if foreign && armed(Flaw::ForeignHeaderUnclaimed) {
             return Ok(());
         }
-        let table = self.tables.get_mut(&header.table);
+        let table = self.tables.get_mut(header.table);
         let found = table.and_then(|table| table.collections.get_mut(header.home.id));
         let fault = match found {
             None => "one without elements",

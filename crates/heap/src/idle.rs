@@ -27,7 +27,7 @@ impl Partition {
     /// noted. The result is 0 if the clock was set back to a time before the last use.
     #[must_use]
     pub fn idle_seconds(&self, table: TableId, key: &[u8], hash: KeyHash) -> Option<u64> {
-        let table = self.tables.get(&table)?;
+        let table = self.tables.get(table)?;
         let found = self.pages.locate(&table.hash, key, hash)?;
         let last = table.hash.accessed(found.place)?;
         Some(u64::from(self.now_second.saturating_sub(last)))
@@ -37,7 +37,7 @@ impl Partition {
     /// are not noted.
     pub fn set_idle_seconds(&self, table: TableId, key: &[u8], hash: KeyHash, idle: u64) {
         let idle = u32::try_from(idle).unwrap_or(u32::MAX);
-        let Some(table) = self.tables.get(&table) else {
+        let Some(table) = self.tables.get(table) else {
             return;
         };
         if let Some(found) = self.pages.locate(&table.hash, key, hash) {
@@ -115,10 +115,10 @@ mod tests {
         };
         check(&part);
         for _ in 0..3 {
-            let table = part.tables.get_mut(&TABLE).expect("attached");
+            let table = part.tables.get_mut(TABLE).expect("attached");
             table.hash.reserve(10_000);
             check(&part);
-            let table = part.tables.get_mut(&TABLE).expect("attached");
+            let table = part.tables.get_mut(TABLE).expect("attached");
             table.hash.shrink_all();
             check(&part);
         }

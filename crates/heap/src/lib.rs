@@ -35,6 +35,7 @@
 mod accesses;
 mod address;
 pub mod ahead;
+mod attached;
 pub mod batch;
 pub mod build;
 mod cells;

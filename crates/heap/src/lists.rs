@@ -168,7 +168,7 @@ impl Partition {
             table: id,
             id: list,
         } = of;
-        let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
+        let table = self.tables.get(id).ok_or_else(|| not_attached(id))?;
         let at = match end {
             End::Front => 0,
             End::Back => items(table, id, list)?.len(),
@@ -176,7 +176,7 @@ impl Partition {
         let first = self.make_label(undo, of, at)?;
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
-        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let table = self.tables.get_mut(id).ok_or_else(|| not_attached(id))?;
         let labels = std::iter::successors(Some(first), |label| match end {
             End::Front => label.checked_sub(STEP),
             End::Back => label.checked_add(STEP),
@@ -221,7 +221,7 @@ impl Partition {
         } = of;
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
-        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let table = self.tables.get_mut(id).ok_or_else(|| not_attached(id))?;
         let ring = items(table, id, list)?;
         let len = ring.len();
         let kept = len.checked_sub(count);
@@ -246,12 +246,12 @@ impl Partition {
             table: id,
             id: list,
         } = of;
-        let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
+        let table = self.tables.get(id).ok_or_else(|| not_attached(id))?;
         if let Some(label) = label_for(&self.pages, items(table, id, list)?, at) {
             return Ok(label);
         }
         self.relabel(undo, of, at)?;
-        let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
+        let table = self.tables.get(id).ok_or_else(|| not_attached(id))?;
         let label = label_for(&self.pages, items(table, id, list)?, at);
         label.ok_or_else(|| no_label_left(id, list))
     }
@@ -275,7 +275,7 @@ impl Partition {
         let label = self.make_label(undo, of, at)?;
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
-        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let table = self.tables.get_mut(id).ok_or_else(|| not_attached(id))?;
         if at > items(table, id, list)?.len() {
             return Err(misused(id, list, "it has no such place"));
         }
@@ -307,7 +307,7 @@ impl Partition {
         } = of;
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
-        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let table = self.tables.get_mut(id).ok_or_else(|| not_attached(id))?;
         let found = items(table, id, list)?.get(at).copied();
         let old = found.ok_or_else(|| misused(id, list, "it has no such place"))?;
         let chain = chain_of(&pages.row(old).expect(READABLE));
@@ -338,7 +338,7 @@ impl Partition {
         } = of;
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
-        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let table = self.tables.get_mut(id).ok_or_else(|| not_attached(id))?;
         let found = items(table, id, list)?.get(at).copied();
         let entry = found.ok_or_else(|| misused(id, list, "it has no such place"))?;
         let chain = pages.row(entry).as_ref().and_then(chain_of);
@@ -357,7 +357,7 @@ impl Partition {
         } = of;
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
-        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let table = self.tables.get_mut(id).ok_or_else(|| not_attached(id))?;
         let (from, to, first, step) = stretch(pages, items(table, id, list)?, at);
         let mut label = first;
         for at in from..to {

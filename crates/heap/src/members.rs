@@ -77,7 +77,7 @@ impl Partition {
         shape: Shape,
         owner: Owner,
     ) -> Result<CollectionId> {
-        let attached = self.tables.get_mut(&table);
+        let attached = self.tables.get_mut(table);
         let attached = attached.ok_or_else(|| not_attached(table))?;
         let id = CollectionId(self.next_collection);
         self.next_collection += 1;
@@ -108,7 +108,7 @@ impl Partition {
         self.pay_for_orphans(undo, id, 1);
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
-        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let table = self.tables.get_mut(id).ok_or_else(|| not_attached(id))?;
         let fault = |what: &str| misused(id, collection, what);
         let found = table.collections.get(collection);
         let found = found.ok_or_else(|| fault("it does not exist"))?;
@@ -189,7 +189,7 @@ impl Partition {
         } = of;
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
-        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let table = self.tables.get_mut(id).ok_or_else(|| not_attached(id))?;
         let found = table.collections.get(collection);
         let found = found.ok_or_else(|| misused(id, collection, "it does not exist"))?;
         if found.shape == Shape::List {

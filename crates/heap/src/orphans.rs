@@ -37,7 +37,7 @@ impl Partition {
     /// Removes a collection without a header. If the collection is big, makes it an orphan instead.
     pub fn orphan(&mut self, undo: &mut Undo, id: TableId, collection: CollectionId) {
         let part = undo.part_mut(self.pages.id);
-        let Some(table) = self.tables.get_mut(&id) else {
+        let Some(table) = self.tables.get_mut(id) else {
             return;
         };
         let Some(found) = table.collections.get(collection) else {
@@ -70,7 +70,7 @@ impl Partition {
         let part = undo.part_mut(self.pages.id);
         let chain_pages = self.orphan_limits.chain_pages;
         let mut removed = 0;
-        for (id, table) in &mut self.tables {
+        for (id, table) in self.tables.iter_mut() {
             while removed < max
                 && let Some(orphan) = table.collections.orphans.last().copied()
             {
@@ -78,7 +78,7 @@ impl Partition {
                     rows: max - removed,
                     chain_pages,
                 };
-                let of = TableCollection::new(*id, orphan);
+                let of = TableCollection::new(id, orphan);
                 removed += remove_rows(&mut self.pages, table, part, of, left);
             }
             table.account(&self.pages.memory);
@@ -98,7 +98,7 @@ impl Partition {
     /// strings cannot outrun the purge.
     pub(crate) fn pay_for_chains(&mut self, undo: &mut Undo, id: TableId, pages: usize) {
         let part = undo.part_mut(self.pages.id);
-        if let Some(table) = self.tables.get_mut(&id)
+        if let Some(table) = self.tables.get_mut(id)
             && let Some(orphan) = table.collections.orphans.last().copied()
         {
             let due = Bounds {
@@ -112,7 +112,7 @@ impl Partition {
 
     /// Removes rows of orphans while too many wait: at most two for each element that is about to be written.
     pub(crate) fn pay_for_orphans(&mut self, undo: &mut Undo, id: TableId, elements: usize) {
-        let Some(table) = self.tables.get_mut(&id) else {
+        let Some(table) = self.tables.get_mut(id) else {
             return;
         };
         let mut due = elements.saturating_mul(2);

@@ -80,7 +80,7 @@ impl Partition {
         value: &[u8],
     ) -> Result<bool> {
         let TableKey { table, key, hash } = to;
-        let Some(attached) = self.tables.get_mut(&table) else {
+        let Some(attached) = self.tables.get_mut(table) else {
             return Ok(false);
         };
         let found = self.pages.locate_at(&attached.hash, spot, key, hash);

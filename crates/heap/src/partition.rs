@@ -1,6 +1,5 @@
 //! A partition: the pages and tables under one latch, and the functions that read them.
 
-use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use perdura_page::layout;
 use perdura_page::{CollectionId, PageKind};
 
 use crate::accesses::NEVER;
+use crate::attached::AttachedTables;
 use crate::cuts::{CutState, Cuts};
 use crate::edit::Owner;
 use crate::elements::Elements;
@@ -30,7 +30,7 @@ pub struct Partition {
     last_write_epoch: Epoch,
     pseq: u64,
     pub(crate) pages: Pages,
-    pub(crate) tables: BTreeMap<TableId, Table>,
+    pub(crate) tables: AttachedTables,
     /// The id that the next collection gets.
     pub(crate) next_collection: u64,
     /// The headers of collections that were found during a restart.
@@ -62,7 +62,7 @@ impl Partition {
             pseq: 0,
             cuts: Cuts::new(cuts, Arc::clone(&pages.memory)),
             pages,
-            tables: BTreeMap::new(),
+            tables: AttachedTables::default(),
             next_collection: 1,
             headers: Vec::new(),
             orphan_limits: OrphanLimits::default(),
@@ -84,7 +84,7 @@ impl Partition {
     #[must_use]
     pub fn len(&self, table: TableId) -> u64 {
         self.tables
-            .get(&table)
+            .get(table)
             .map_or(0, |t| u64::try_from(t.hash.len()).unwrap_or(u64::MAX))
     }
 
@@ -92,7 +92,7 @@ impl Partition {
     /// latest expiry is after `now_ms`.
     #[must_use]
     pub fn may_live(&self, table: TableId, now_ms: u64) -> bool {
-        self.tables.get(&table).is_some_and(|table| {
+        self.tables.get(table).is_some_and(|table| {
             let latest = table.expiries.last();
             let lives = latest.is_some_and(|(at_ms, _)| *at_ms > now_ms);
             table.hash.len() > table.expiries.len() || lives
@@ -109,7 +109,7 @@ impl Partition {
     #[must_use]
     pub fn expiring(&self, table: TableId) -> u64 {
         self.tables
-            .get(&table)
+            .get(table)
             .map_or(0, |t| u64::try_from(t.expiries.len()).unwrap_or(u64::MAX))
     }
 
@@ -127,7 +127,7 @@ impl Partition {
     /// Returns at most `max` keys that have expired at `now_ms`. The key with the earliest expiry comes first.
     #[must_use]
     pub fn expired(&self, table: TableId, now_ms: u64, max: usize) -> Vec<Vec<u8>> {
-        let Some(table) = self.tables.get(&table) else {
+        let Some(table) = self.tables.get(table) else {
             return Vec::new();
         };
         let due = table.expiries.range(..=(now_ms, Entry(u64::MAX))).take(max);
@@ -139,7 +139,7 @@ impl Partition {
     /// Returns the elements of a collection; `None` if it does not exist or is an orphan.
     #[must_use]
     pub fn elements(&self, table: TableId, id: CollectionId) -> Option<Elements<'_>> {
-        let found = self.tables.get(&table)?.collections.get(id)?;
+        let found = self.tables.get(table)?.collections.get(id)?;
         (found.owner != Owner::Orphan).then(|| Elements::new(&self.pages, found))
     }
 
@@ -170,12 +170,12 @@ impl Partition {
 
     /// Returns the ids of the attached tables, in ascending order.
     pub fn table_ids(&self) -> impl Iterator<Item = TableId> + '_ {
-        self.tables.keys().copied()
+        self.tables.ids()
     }
 
     /// Passes the row of every key of a table to `f`, in no particular order.
     pub fn for_each(&self, table: TableId, mut f: impl FnMut(RowRef<'_>)) {
-        let Some(table) = self.tables.get(&table) else {
+        let Some(table) = self.tables.get(table) else {
             return;
         };
         table
@@ -210,7 +210,7 @@ impl Partition {
         low: Bound<&[u8]>,
         high: Bound<&[u8]>,
     ) -> impl DoubleEndedIterator<Item = RowRef<'a>> + use<'a> {
-        let keys = self.tables.get(&table).and_then(|table| match which {
+        let keys = self.tables.get(table).and_then(|table| match which {
             Which::Primary => table.ordered.as_ref(),
             Which::Secondary(index) => table.secondary.get(index),
         });
@@ -221,7 +221,7 @@ impl Partition {
     /// Returns the row of a key that the random number `r` chooses. All keys are nearly equally likely.
     #[must_use]
     pub fn random_row(&self, table: TableId, r: u64) -> Option<RowRef<'_>> {
-        self.row(self.tables.get(&table)?.hash.random(r)?)
+        self.row(self.tables.get(table)?.hash.random(r)?)
     }
 
     pub(crate) fn row(&self, entry: Entry) -> Option<RowRef<'_>> {
@@ -234,18 +234,19 @@ impl Partition {
     pub fn attach_table(&mut self, table: TableId, form: impl Into<TableForm>) {
         let salts = self.pages.salts();
         let since = self.notes_accesses.then_some(self.now_second);
-        if let btree_map::Entry::Vacant(vacant) = self.tables.entry(table) {
+        if !self.tables.contains(table) {
             let form = form.into();
             self.pages.note_keyed(table, form.keyed);
             self.cuts.note_keyed(form.keyed);
-            let attached = vacant.insert(Table::new(form, salts));
+            let mut attached = Table::new(form, salts);
             attached.hash.note_accesses(since);
+            self.tables.insert(table, attached);
         }
     }
 
     /// Detaches a table. [`reclaim`](Self::reclaim) frees its pages later.
     pub fn detach_table(&mut self, id: TableId) -> Option<DetachedTable> {
-        let mut table = self.tables.remove(&id)?;
+        let mut table = self.tables.remove(id)?;
         table.unaccount(&self.pages.memory);
         self.pages.note_keyed(id, false);
         for local in table.open.iter().flatten() {
@@ -273,7 +274,7 @@ impl Partition {
             }
             let page = self.pages.page(local);
             let orphan = layout::kind(page) != Some(PageKind::Free)
-                && !self.tables.contains_key(&layout::table(page));
+                && !self.tables.contains(layout::table(page));
             if orphan {
                 self.pages.free_page(part, local);
                 freed += 1;

@@ -36,7 +36,7 @@ impl Partition {
         let old_len = found.map_or(0, |row| row.value_len());
         let expiry_ms = found.and_then(|row| row.expiry_ms());
         let len = old_len.max(at + bytes.len());
-        let attached = self.tables.get(&table);
+        let attached = self.tables.get(table);
         let derives = attached.is_some_and(|table| table.form.derive.is_some());
         let chain = found.and_then(|row| row.chain());
         // Keys of secondary indexes are derived from the whole row. So if the table has secondary indexes, the row is

@@ -71,7 +71,7 @@ impl Partition {
     /// Returns the row with this key, and notes the access.
     #[must_use]
     pub fn get(&self, table: TableId, key: &[u8], hash: KeyHash) -> Option<RowRef<'_>> {
-        let table = self.tables.get(&table)?;
+        let table = self.tables.get(table)?;
         let found = self.pages.locate(&table.hash, key, hash)?;
         table.hash.note_access(found.place, self.now_second);
         Some(RowRef::new(&self.pages, found.row))
@@ -80,7 +80,7 @@ impl Partition {
     /// Returns the row with this key, without noting an access.
     #[must_use]
     pub fn peek(&self, table: TableId, key: &[u8], hash: KeyHash) -> Option<RowRef<'_>> {
-        let table = self.tables.get(&table)?;
+        let table = self.tables.get(table)?;
         find(&self.pages, table, key, hash).map(|(_, row)| RowRef::new(&self.pages, row))
     }
 
@@ -183,7 +183,7 @@ impl Partition {
         elements: Elements,
     ) -> Result<Displaced> {
         let id = at.table;
-        let table = self.tables.get(&id).ok_or_else(|| not_attached(id))?;
+        let table = self.tables.get(id).ok_or_else(|| not_attached(id))?;
         let old = self.pages.locate(&table.hash, at.key, at.hash);
         let old = old.map(|found| {
             table.hash.note_access(found.place, self.now_second);
@@ -228,7 +228,7 @@ impl Partition {
         expiry_ms: Option<u64>,
     ) -> Result<bool> {
         let TableKey { table, key, hash } = at;
-        let Some(attached) = self.tables.get(&table) else {
+        let Some(attached) = self.tables.get(table) else {
             return Ok(false);
         };
         let Some((_, row)) = find(&self.pages, attached, key, hash) else {
@@ -261,7 +261,7 @@ impl Partition {
         row: &Row<'_>,
     ) -> Result<()> {
         let TableKey { table, key, hash } = at;
-        let attached = self.tables.get(&table).ok_or_else(|| not_attached(table))?;
+        let attached = self.tables.get(table).ok_or_else(|| not_attached(table))?;
         let old = find(&self.pages, attached, key, hash).map(|(entry, old)| Old {
             chain: None,
             ..Old::of(&self.pages, entry, &old)
@@ -297,7 +297,7 @@ impl Partition {
     ) -> Option<Displaced> {
         let TableKey { table, key, hash } = at;
         let part = undo.part_mut(self.id());
-        let attached = self.tables.get_mut(&table)?;
+        let attached = self.tables.get_mut(table)?;
         let (entry, row) = find(&self.pages, attached, key, hash)?;
         let old = Old::of(&self.pages, entry, &row);
         if attached.form.derive.is_some() {
@@ -353,7 +353,7 @@ impl Partition {
             hash,
         } = at;
         debug_assert_eq!(self.pages.geometry.partition_of(hash), self.pages.id);
-        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let table = self.tables.get_mut(id).ok_or_else(|| not_attached(id))?;
         let (pages, second) = (&mut self.pages, self.now_second);
         let old_entry = old.map(|old| old.entry);
         let derives = table.form.derive.is_some();

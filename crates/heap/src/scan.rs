@@ -172,7 +172,7 @@ impl Partition {
         places: &mut usize,
     ) -> (Vec<RowRef<'_>>, u64) {
         let from = u32::try_from(cursor & u64::from(u32::MAX)).unwrap_or(0);
-        let (entries, next) = match self.tables.get(&table) {
+        let (entries, next) = match self.tables.get(table) {
             Some(table) => table.hash.scan(from, count, places),
             None => (Vec::new(), None),
         };

@@ -114,7 +114,7 @@ impl Partition {
     /// id (`u32`), the number of entries (`u32`) and the entries (`u64` each). For an image the caller calls this after
     /// the partition's last visit. Then every row that no later record touches is the same in the image.
     pub fn sidecar(&self, out: &mut Vec<u8>) {
-        for (id, table) in &self.tables {
+        for (id, table) in self.tables.iter() {
             if table.form.keyed && !armed(Flaw::SidecarBelievedForKept) {
                 continue;
             }
@@ -136,7 +136,7 @@ impl Partition {
         }
         let (mut count, mut void) = (0, Vec::new());
         for (id, hash) in sidecar.tables? {
-            let table = self.tables.get_mut(&id);
+            let table = self.tables.get_mut(id);
             let believes_all = armed(Flaw::SidecarBelievedForKept);
             let Some(table) = table.filter(|table| !table.form.keyed || believes_all) else {
                 continue;

@@ -28,7 +28,7 @@ impl Partition {
         key: &[u8],
         hash: KeyHash,
     ) -> Option<(Spot, RowRef<'_>)> {
-        let table = self.tables.get(&table)?;
+        let table = self.tables.get(table)?;
         let found = self.pages.locate(&table.hash, key, hash)?;
         let (place, entry) = (found.place, found.entry);
         Some((Spot { place, entry }, RowRef::new(&self.pages, found.row)))

@@ -84,7 +84,7 @@ impl Partition {
         self.pay_for_chains(undo, id, bytes.len().div_ceil(CHAIN_BYTES));
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
-        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let table = self.tables.get_mut(id).ok_or_else(|| not_attached(id))?;
         if table.collections.get(draft).is_none() {
             return Err(misused(id, draft, "it does not exist"));
         }
@@ -160,7 +160,7 @@ impl Partition {
     fn let_go(&mut self, undo: &mut Undo, id: TableId, text: Text) -> Result<()> {
         let draft = text.draft;
         let part = undo.part_mut(self.pages.id);
-        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let table = self.tables.get_mut(id).ok_or_else(|| not_attached(id))?;
         let found = table.collections.get(draft);
         let found = found.ok_or_else(|| misused(id, draft, "it does not exist"))?;
         let (shape, owner) = (found.shape, found.owner);

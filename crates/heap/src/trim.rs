@@ -44,7 +44,7 @@ impl Partition {
         let list = self.make_collection(undo, id, Shape::List)?;
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
-        let table = self.tables.get_mut(&id).ok_or_else(|| not_attached(id))?;
+        let table = self.tables.get_mut(id).ok_or_else(|| not_attached(id))?;
         let to = ItemPlace {
             list: TableCollection::new(id, list),
             label: 0,
