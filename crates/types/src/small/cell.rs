@@ -84,13 +84,28 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// Returns the length of a cell that begins with `lead`, bytes. The length includes the lead.
+/// The length of a cell for each lead.
+const CELL_BYTES: [u8; 256] = {
+    let mut bytes = [0; 256];
+    let mut lead: u8 = 0;
+    loop {
+        bytes[lead as usize] = match lead {
+            0..=TEXT_MAX => lead + 1,
+            65..INLINE => lead - 63,
+            INLINE.. => 1,
+        };
+        if lead == u8::MAX {
+            break bytes;
+        }
+        lead += 1;
+    }
+};
+
+/// Returns the length of a cell that begins with `lead`, bytes. The length includes the lead. Finding an item walks over
+/// all cells before it, so the length is read from a table.
+#[inline]
 pub(super) fn cell_bytes(lead: u8) -> usize {
-    usize::from(match lead {
-        0..=TEXT_MAX => lead + 1,
-        65..INLINE => lead - 63,
-        INLINE.. => 1,
-    })
+    usize::from(CELL_BYTES[usize::from(lead)])
 }
 
 /// Packs a text of at most [`CELL_BYTES_MAX`] bytes.

@@ -125,9 +125,12 @@ impl Editor {
 
 impl From<Packed<'_>> for Editor {
     fn from(packed: Packed<'_>) -> Editor {
+        // With room for a new element, the usual edit does not move the bytes once more.
+        let mut bytes = Vec::with_capacity(packed.bytes.len() + 2 * (CELL_BYTES_MAX + 1));
+        bytes.extend_from_slice(&packed.bytes);
         Editor {
             packed: Packed {
-                bytes: packed.bytes.into_owned().into(),
+                bytes: bytes.into(),
                 shape: packed.shape,
             },
         }

@@ -70,22 +70,27 @@ impl<'a> Packed<'a> {
     #[must_use]
     pub fn parse(bytes: impl Into<Cow<'a, [u8]>>, shape: Shape) -> Option<Packed<'a>> {
         let bytes = bytes.into();
-        let count = *bytes.first()?;
-        if bytes.len() > BYTES_MAX || count > COUNT_MAX || shape == Shape::Stream {
+        let cells: &[u8] = &bytes;
+        let count = *cells.first()?;
+        if cells.len() > BYTES_MAX || count > COUNT_MAX || shape == Shape::Stream {
             return None;
         }
         let mut at = 1;
-        for _ in 0..count {
-            at += cell_bytes(*bytes.get(at)?);
-            if two_cells(shape) {
-                let lead = *bytes.get(at)?;
+        if two_cells(shape) {
+            for _ in 0..count {
+                at += cell_bytes(*cells.get(at)?);
+                let lead = *cells.get(at)?;
                 if shape == Shape::Zset && lead <= 64 && lead != 8 {
                     return None;
                 }
                 at += cell_bytes(lead);
             }
+        } else {
+            for _ in 0..count {
+                at += cell_bytes(*cells.get(at)?);
+            }
         }
-        (at == bytes.len()).then_some(Packed { bytes, shape })
+        (at == cells.len()).then_some(Packed { bytes, shape })
     }
 
     /// Returns the number of elements.
