@@ -90,6 +90,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline(never)]
     fn long_varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         let mut shift = 0;
@@ -149,14 +150,9 @@ pub trait Writer {
     /// Appends an unsigned LEB128 integer.
     #[inline]
     fn put_varint(&mut self, v: u64) {
-        let [first, second, ..] = v.to_le_bytes();
-        if v < 1 << 7 {
-            self.put_u8(first);
-        } else if v < 1 << 14 {
-            self.put(&[first | 0x80, second << 1 | first >> 7]);
-        } else {
-            let (bytes, n) = varint(v);
-            self.put(&bytes[..n]);
+        match u8::try_from(v) {
+            Ok(byte) if byte < 0x80 => self.put_u8(byte),
+            _ => put_long_varint(self, v),
         }
     }
 
@@ -182,6 +178,19 @@ impl Writer for Vec<u8> {
     fn put_zeros(&mut self, len: usize) {
         self.resize(self.len() + len, 0);
     }
+}
+
+/// Appends an unsigned LEB128 integer of two bytes or more.
+#[inline(never)]
+fn put_long_varint(out: &mut (impl Writer + ?Sized), v: u64) {
+    debug_assert!(varint_len(v) > 1, "a short one is written inline");
+    let [first, second, ..] = v.to_le_bytes();
+    if v < 1 << 14 {
+        debug_assert_eq!(varint_len(v), 2);
+        return out.put(&[first | 0x80, second << 1 | first >> 7]);
+    }
+    let (bytes, n) = varint(v);
+    out.put(&bytes[..n]);
 }
 
 /// Returns the number of bytes that [`Writer::put_varint`] appends for `v`.

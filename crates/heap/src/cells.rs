@@ -131,8 +131,9 @@ pub(crate) fn place(
     };
     let slot = layout::first_free(pages.page(local), class).expect("an open page");
     let entry = Entry::new(hash, local, slot);
-    write_slot(pages, part, class, entry, row);
+    // The bitmap lies before the slots, so the saves are in the order of their offsets, as the commit needs them.
     save_bit(pages, part, local, slot);
+    write_slot(pages, part, class, entry, row);
     layout::set_taken(pages.page_mut(local), slot, true);
     pages.state(local).free_slots -= 1;
     debug_assert!(

@@ -107,7 +107,10 @@ impl Partition {
             }
             self.mark_changed(part);
         } else {
-            order.sort_unstable_by_key(|i| (part.saves[*i].local, part.saves[*i].offset, *i));
+            let place = |i: &usize| (part.saves[*i].local, part.saves[*i].offset, *i);
+            if !order.is_sorted_by_key(place) {
+                order.sort_unstable_by_key(place);
+            }
             for of_page in order.chunk_by_mut(|a, b| part.saves[*a].local == part.saves[*b].local) {
                 self.encode_page(part, of_page, group);
             }

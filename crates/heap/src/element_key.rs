@@ -21,9 +21,8 @@ impl ElementKey {
     }
 
     pub(crate) fn labelled(id: CollectionId, label: i64) -> Self {
-        let mut key = ElementKey(SmallVec::new());
-        kind::put_item_key(&mut key, id, label);
-        key
+        let (key, bytes) = kind::item_key(id, label);
+        ElementKey(SmallVec::from_slice(&key[..bytes]))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

@@ -401,6 +401,7 @@ impl PartUndo {
         self.note_last();
     }
 
+    #[inline]
     fn copy(&mut self, page: &[u8], local: u32, range: std::ops::Range<usize>) {
         let at = self.arena.len();
         self.arena.extend_from_slice(&page[range.clone()]);
@@ -424,6 +425,7 @@ impl PartUndo {
         self.saves.get(*found)
     }
 
+    #[inline]
     fn push(&mut self, local: u32, offset: usize, bytes: usize, at: usize) {
         let offset = u16::try_from(offset).expect("an offset in a page");
         let bytes = u16::try_from(bytes).expect("a length in a page");

@@ -41,6 +41,9 @@ impl<'a> FragmentWriter<'a> {
     pub fn range(&mut self, offset: usize, before: &[u8], now: &[u8]) {
         assert!(before.len() == now.len() && offset >= self.end);
         assert!(offset + now.len() <= PAGE_BYTES);
+        if let (Ok(before), Ok(now)) = (before.try_into(), now.try_into()) {
+            return self.word(offset, xor(before, now));
+        }
         let mut from = 0;
         while let Some(start) = first_difference(before, now, from) {
             let end = fragment_end(before, now, start);
@@ -51,6 +54,19 @@ impl<'a> FragmentWriter<'a> {
             self.count += 1;
             from = end;
         }
+    }
+
+    /// Appends the fragment of one word, such as a word of the bitmap. Fewer than eight bytes never split a fragment.
+    fn word(&mut self, offset: usize, word: u64) {
+        if word == 0 {
+            return;
+        }
+        let start = usize::try_from(word.trailing_zeros() / 8).unwrap_or(0);
+        let end = 8 - usize::try_from(word.leading_zeros() / 8).unwrap_or(0);
+        self.head(offset + start - self.end, end - start);
+        self.out.put(&word.to_le_bytes()[start..end]);
+        self.end = offset + end;
+        self.count += 1;
     }
 
     /// Appends the head of a fragment of `bytes` that begins `gap` bytes after the last one.
@@ -82,18 +98,28 @@ fn widen(n: usize) -> u64 {
 /// Returns the XOR of the next eight bytes. If fewer are left, zeros follow them. `None`: no byte is left.
 #[inline]
 fn xor_word(a: &[u8], b: &[u8], at: usize) -> Option<u64> {
-    let xor = |a: &[u8; 8], b: &[u8; 8]| u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
-    let (whole_a, whole_b) = (a.get(at..at + 8), b.get(at..at + 8));
-    if let (Some(a), Some(b)) = (whole_a, whole_b) {
-        return Some(xor(a.first_chunk()?, b.first_chunk()?));
+    let (rest_a, rest_b) = (a.get(at..)?, b.get(at..)?);
+    match (rest_a.first_chunk(), rest_b.first_chunk()) {
+        (Some(a), Some(b)) => Some(xor(a, b)),
+        _ if rest_a.is_empty() => None,
+        _ => Some(xor_tail(a, b, rest_a.len())),
     }
-    let left = a.len().checked_sub(at).filter(|left| *left > 0)?;
-    Some(match (a.last_chunk(), b.last_chunk()) {
+}
+
+#[inline]
+fn xor(a: &[u8; 8], b: &[u8; 8]) -> u64 {
+    u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b)
+}
+
+/// Returns the XOR of the last `left` bytes, of which there are one to seven.
+#[inline]
+fn xor_tail(a: &[u8], b: &[u8], left: usize) -> u64 {
+    match (a.last_chunk(), b.last_chunk()) {
         (Some(a), Some(b)) => xor(a, b) >> (64 - 8 * left),
-        _ => (at..a.len())
+        _ => (a.len() - left..a.len())
             .rev()
             .fold(0, |word, i| word << 8 | u64::from(a[i] ^ b[i])),
-    })
+    }
 }
 
 /// Returns whether the last byte of each of the next four words has changed. If so, the fragment continues after the

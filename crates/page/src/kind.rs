@@ -182,8 +182,10 @@ pub fn put_element_key(out: &mut impl Writer, id: CollectionId, field: &[u8]) {
     out.put(field);
 }
 
-/// Writes the key of a list's item. Labels near zero are short, whatever their sign.
-pub fn put_item_key(out: &mut impl Writer, id: CollectionId, label: i64) {
+/// Returns the key of a list's item, and its length in bytes. Labels near zero are short, whatever their sign.
+#[must_use]
+#[inline]
+pub fn item_key(id: CollectionId, label: i64) -> ([u8; 20], usize) {
     let mut key = [0; 20];
     let mut n = 0;
     for mut left in [id.0, (label << 1 ^ label >> 63).cast_unsigned()] {
@@ -197,7 +199,7 @@ pub fn put_item_key(out: &mut impl Writer, id: CollectionId, label: i64) {
             }
         }
     }
-    out.put(&key[..n]);
+    (key, n)
 }
 
 /// Splits an element's key into the collection's id and the rest.
@@ -240,7 +242,8 @@ mod tests {
             assert_eq!(split_element_key(&key), Some((id, &b"field"[..])));
             for label in [0, 1, -1, 1 << 20, i64::MAX, i64::MIN] {
                 let mut key = Vec::new();
-                put_item_key(&mut key, id, label);
+                let (item, bytes) = item_key(id, label);
+                key.put(&item[..bytes]);
                 let (_, rest) = split_element_key(&key).expect("a key");
                 assert_eq!(read_label(rest), Some(label));
             }
