@@ -448,6 +448,12 @@ impl Parser {
     #[inline]
     fn short_number(&mut self, input: &[u8], from: usize, max: i64) -> Option<i64> {
         let line = input.get(from..)?;
+        if let [digit @ b'1'..=b'9', b'\r', _, ..] = line
+            && i64::from(digit - b'0') <= max
+        {
+            (self.at, self.scanned) = (from + 3, from + 3);
+            return Some(i64::from(digit - b'0'));
+        }
         let mut number = 0;
         for (at, byte) in line.iter().enumerate().take(NUMBER_DIGITS + 1) {
             let digit = byte.wrapping_sub(b'0');
