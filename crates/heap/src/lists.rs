@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{Error, Result, TableId};
+use perdura_page::row::short_key;
 use perdura_page::{CollectionId, End, Kind, Place, Row, Shape, SlotClass, kind};
 use smallvec::SmallVec;
 
@@ -78,6 +79,9 @@ pub(crate) fn item_entry(local: u32, slot: usize) -> Entry {
 
 /// Returns the label of an item; reads it from the item's row.
 pub(crate) fn label_of(pages: &Pages, entry: Entry) -> Option<i64> {
+    if let Some(key) = short_key(pages.slot(entry)) {
+        return kind::read_label(kind::split_element_key(key)?.1);
+    }
     let row = RowRef::new(pages, pages.row(entry)?);
     kind::read_label(&row.field())
 }
@@ -134,7 +138,7 @@ fn stretch(pages: &Pages, items: &VecDeque<Entry>, at: usize) -> (usize, usize, 
 }
 
 impl Partition {
-    /// Adds items at an end of a list, in the order of `values`.
+    /// Adds items at an end of a list, in the order of `values`. Returns the list's new length.
     ///
     /// # Errors
     /// `OutOfMemory` like [`put`](Self::put), possibly after the addition of the first items; `Usage` if the list does
@@ -145,35 +149,44 @@ impl Partition {
         of: TableCollection,
         end: End,
         values: &[&[u8]],
-    ) -> Result<()> {
+    ) -> Result<usize> {
         self.pay_for_orphans(undo, of.table, values.len());
         let mut left = values;
-        while !left.is_empty() {
-            let pushed = self.push_some(undo, of, end, left)?;
+        loop {
+            let before = left.len();
+            let (len, pushed) = self.push_some(undo, of, end, left)?;
             left = &left[pushed..];
+            if left.is_empty() {
+                return Ok(len);
+            }
+            debug_assert!(left.len() < before, "each step adds an item");
         }
-        Ok(())
     }
 
-    /// Adds items at an end of a list while labels are free on that side. Returns the number of added items. Unless
-    /// labels run out, all items are added.
+    /// Adds items at an end of a list while labels are free on that side. Returns the list's new length, and the number
+    /// of added items. Unless labels run out, all items are added.
     fn push_some(
         &mut self,
         undo: &mut Undo,
         of: TableCollection,
         end: End,
         values: &[&[u8]],
-    ) -> Result<usize> {
+    ) -> Result<(usize, usize)> {
         let TableCollection {
             table: id,
             id: list,
         } = of;
         let table = self.tables.get(id).ok_or_else(|| not_attached(id))?;
+        let ring = items(table, id, list)?;
+        let len = ring.len();
         let at = match end {
             End::Front => 0,
-            End::Back => items(table, id, list)?.len(),
+            End::Back => len,
         };
-        let first = self.make_label(undo, of, at)?;
+        let first = match label_for(&self.pages, ring, at) {
+            Some(label) => label,
+            None => self.relabel_for(undo, of, at)?,
+        };
         let part = undo.part_mut(self.pages.id);
         let pages = &mut self.pages;
         let table = self.tables.get_mut(id).ok_or_else(|| not_attached(id))?;
@@ -181,6 +194,23 @@ impl Partition {
             End::Front => label.checked_sub(STEP),
             End::Back => label.checked_add(STEP),
         });
+        if let [value] = values {
+            let to = ItemPlace {
+                list: of,
+                label: first,
+                old: None,
+            };
+            let entry = add_one(pages, table, part, to, value)?;
+            table.collections.push_items(list, end, &[entry]);
+            part.ops.push(Op::Pushed {
+                table: id,
+                id: list,
+                end,
+                count: 1,
+            });
+            table.account(&pages.memory);
+            return Ok((len + 1, 1));
+        }
         let mut entries: SmallVec<[Entry; 64]> = SmallVec::new();
         let mut refused = None;
         let mut filler = Filler::new(pages, table, part, id, NO_HASH);
@@ -201,7 +231,48 @@ impl Partition {
             count: entries.len(),
         });
         table.account(&pages.memory);
-        refused.map_or(Ok(entries.len()), Err)
+        refused.map_or(Ok((len + entries.len(), entries.len())), Err)
+    }
+
+    /// Passes the item at an end of a list to `read`, and removes it unless it is the only item. Returns the result of
+    /// `read`, and the number of items that are left; `None` if the list has no item.
+    ///
+    /// # Errors
+    /// `Usage` if the list does not exist.
+    pub fn list_take<R>(
+        &mut self,
+        undo: &mut Undo,
+        of: TableCollection,
+        end: End,
+        read: impl FnOnce(RowRef<'_>) -> R,
+    ) -> Result<Option<(R, usize)>> {
+        let TableCollection {
+            table: id,
+            id: list,
+        } = of;
+        let pages = &mut self.pages;
+        let table = self.tables.get_mut(id).ok_or_else(|| not_attached(id))?;
+        let ring = items(table, id, list)?;
+        let entry = match end {
+            End::Front => ring.front(),
+            End::Back => ring.back(),
+        };
+        let Some(entry) = entry.copied() else {
+            return Ok(None);
+        };
+        let left = ring.len() - 1;
+        let row = pages.row(entry).expect(READABLE);
+        let chain = chain_of(&row);
+        let result = read(RowRef::new(pages, row));
+        if left > 0 {
+            let part = undo.part_mut(pages.id);
+            table.collections.pop_items(list, end, 1);
+            part.popped(id, list, end, &[entry]);
+            release_slot(pages, table, part, entry);
+            free_chain(pages, part, chain);
+            table.account(&pages.memory);
+        }
+        Ok(Some((result, left)))
     }
 
     /// Removes items from an end of a list.
@@ -250,6 +321,16 @@ impl Partition {
         if let Some(label) = label_for(&self.pages, items(table, id, list)?, at) {
             return Ok(label);
         }
+        self.relabel_for(undo, of, at)
+    }
+
+    /// Assigns new labels to the items around index `at`, and returns a label for a new item there.
+    #[cold]
+    fn relabel_for(&mut self, undo: &mut Undo, of: TableCollection, at: usize) -> Result<i64> {
+        let TableCollection {
+            table: id,
+            id: list,
+        } = of;
         self.relabel(undo, of, at)?;
         let table = self.tables.get(id).ok_or_else(|| not_attached(id))?;
         let label = label_for(&self.pages, items(table, id, list)?, at);
@@ -407,6 +488,25 @@ impl Partition {
         table.account(&pages.memory);
         Ok(())
     }
+}
+
+/// Writes the row of a single new item. Takes fewer steps than a [`Filler`], which pays off for many items.
+fn add_one(
+    pages: &mut Pages,
+    table: &mut Table,
+    part: &mut PartUndo,
+    to: ItemPlace,
+    value: &[u8],
+) -> Result<Entry> {
+    let key = to.key();
+    let row = Row {
+        kind: Kind::Element(Shape::List),
+        ..Row::inline(key.bytes(), value, None)
+    };
+    if row.bytes() <= SlotClass::bytes_max() {
+        return cells::place(pages, table, part, to.destination(), &row);
+    }
+    write_item(pages, table, part, to, value)
 }
 
 /// Writes the row of a new item.

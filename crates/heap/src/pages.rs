@@ -460,12 +460,17 @@ impl Pages {
 
     /// Returns the row an entry names; `None` if its bytes are malformed.
     pub(crate) fn row(&self, entry: Entry) -> Option<Row<'_>> {
+        Row::decode(self.slot(entry))
+    }
+
+    /// Returns the bytes of the slot that an entry names.
+    pub(crate) fn slot(&self, entry: Entry) -> &[u8] {
         let class = self.class(entry.local());
         debug_assert!(
             self.is_used(entry.local()) && entry.slot() < class.slots(),
             "an index names slots of pages that are used"
         );
-        Row::decode(layout::slot(self.page(entry.local()), class, entry.slot()))
+        layout::slot(self.page(entry.local()), class, entry.slot())
     }
 
     /// Returns the row with this key, found through an index.

@@ -10,7 +10,7 @@
 //! header as damage.
 
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::num::to_usize;
+use perdura_base::num::{to_u64, to_usize};
 use perdura_base::{Error, PartitionId, Result, TableId};
 use perdura_heap::{
     Displaced, Elements, End, Home, Kind, RowRef, Shape, TableCollection, TableKey, scan_places,
@@ -260,11 +260,56 @@ impl Tx<'_> {
             let bytes: usize = few.iter().map(|value| value.len() + ITEM_BYTES).sum();
             self.admit(bytes)?;
             let at = self.guard_of(home.partition)?;
-            self.change(at, bytes, |part, undo| {
+            self.change(at, bytes + Self::ROW_BYTES, |part, undo| {
                 part.list_push(undo, TableCollection::new(table, home.id), end, few)
             })?;
         }
         Ok(())
+    }
+
+    /// Adds an item at an end of a list. Returns the list's new length.
+    ///
+    /// # Errors
+    /// As [`list_push`](Self::list_push).
+    pub fn list_push_one(
+        &mut self,
+        table: TableId,
+        home: Home,
+        end: End,
+        value: &[u8],
+    ) -> Result<u64> {
+        let _verb = self.verb();
+        self.check_memory()?;
+        self.check_value(value)?;
+        let bytes = value.len() + ITEM_BYTES;
+        self.admit(bytes)?;
+        let at = self.guard_of(home.partition)?;
+        let len = self.change(at, bytes + Self::ROW_BYTES, |part, undo| {
+            let list = TableCollection::new(table, home.id);
+            part.list_push(undo, list, end, &[value])
+        })?;
+        Ok(to_u64(len))
+    }
+
+    /// Passes the item at an end of a list to `read`, and removes it unless it is the only item. Returns the result of
+    /// `read`, and the number of items that are left; `None` if the list has no item. If no item is left, the caller
+    /// must delete the key.
+    ///
+    /// # Errors
+    /// As [`list_pop`](Self::list_pop).
+    pub fn list_take<R>(
+        &mut self,
+        table: TableId,
+        home: Home,
+        end: End,
+        read: impl FnOnce(RowRef<'_>) -> R,
+    ) -> Result<Option<(R, u64)>> {
+        let _verb = self.verb();
+        let at = self.guard_of(home.partition)?;
+        let taken = self.change(at, 0, |part, undo| {
+            part.list_take(undo, TableCollection::new(table, home.id), end, read)
+        })?;
+        Ok(taken.map(|(result, left)| (result, to_u64(left))))
     }
 
     /// Removes items from an end of a list. A caller that removes the last item must delete the
@@ -356,6 +401,9 @@ impl Tx<'_> {
 
     /// Fails if a changed collection has a header but no element.
     pub fn check_collections(&self) -> Result<()> {
+        if self.changed.is_empty() {
+            return Ok(());
+        }
         let _verb = self.verb();
         for (table, home) in &self.changed {
             let at = self.guard_of(home.partition)?;

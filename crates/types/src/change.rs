@@ -39,6 +39,8 @@ pub struct Change<'k> {
     pub state: State,
     packing: Packing,
     edited: bool,
+    /// True if the rows are known to have an element.
+    filled: bool,
 }
 
 /// The outcome of a change: elements are left in the key, or none are.
@@ -80,6 +82,7 @@ impl<'k> Change<'k> {
             state,
             packing: tx.packing(),
             edited: false,
+            filled: false,
         })
     }
 
@@ -102,6 +105,7 @@ impl<'k> Change<'k> {
             state: State::Absent,
             packing: tx.packing(),
             edited: false,
+            filled: false,
         })
     }
 
@@ -141,6 +145,7 @@ impl<'k> Change<'k> {
         tx.delete(self.table, self.key)?;
         self.state = State::Absent;
         self.edited = false;
+        self.filled = false;
         Ok(())
     }
 
@@ -206,7 +211,9 @@ impl<'k> Change<'k> {
         value: &[u8],
     ) -> Result<bool, perdura_base::Error> {
         let home = self.spread(tx)?;
-        tx.element_put(self.table, home, name, value)
+        let is_new = tx.element_put(self.table, home, name, value)?;
+        self.filled = true;
+        Ok(is_new)
     }
 
     /// Turns a packed or absent collection into rows. Returns the home of the rows. The collection
@@ -222,7 +229,9 @@ impl<'k> Change<'k> {
         if let State::Small(editor) = &self.state {
             for element in editor.packed().iter() {
                 match self.shape {
-                    Shape::List => tx.list_push(self.table, home, End::Back, &[&*element.key])?,
+                    Shape::List => {
+                        tx.list_push_one(self.table, home, End::Back, &element.key)?;
+                    }
                     Shape::Hash | Shape::Stream => {
                         tx.element_put(self.table, home, &element.key, &element.value)?;
                     }
@@ -258,8 +267,25 @@ impl<'k> Change<'k> {
                 self.edited = true;
                 Ok(true)
             }
-            State::Rows(home) => Ok(tx.element_delete(self.table, *home, name)?),
+            State::Rows(home) => {
+                self.filled = false;
+                Ok(tx.element_delete(self.table, *home, name)?)
+            }
         }
+    }
+
+    /// Notes that the rows have an element, so that [`finish`](Self::finish) need not look.
+    pub(crate) fn note_filled(&mut self) {
+        debug_assert!(
+            matches!(self.state, State::Rows(_)),
+            "the packed form has its length"
+        );
+        self.filled = true;
+    }
+
+    /// Notes that an element was removed through [`state`](Self::state).
+    pub(crate) fn note_removal(&mut self) {
+        self.filled = false;
     }
 
     /// Notes that the packed form was changed through [`state`](Self::state).
@@ -272,7 +298,11 @@ impl<'k> Change<'k> {
     /// # Errors
     /// An abort, which the caller must pass on.
     pub fn finish(self, tx: &mut Tx<'_>) -> Result<Left, Fault> {
-        if self.len(tx)? == 0 {
+        debug_assert!(
+            !self.filled || self.len(tx)? > 0,
+            "rows that are known to have an element have one"
+        );
+        if !self.filled && self.len(tx)? == 0 {
             if !self.is_absent() {
                 tx.delete(self.table, self.key)?;
             }

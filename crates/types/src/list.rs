@@ -104,7 +104,7 @@ pub fn positions(source: &Source<'_>, item: &[u8], rank: i64, max: u64, looked: 
     found
 }
 
-/// Puts items at an end of the list in `change`, one by one.
+/// Puts items at an end of the list in `change`, one by one. Returns the list's new length.
 ///
 /// # Errors
 /// An abort, which the caller must pass on.
@@ -113,25 +113,31 @@ pub fn push_all<'i>(
     tx: &mut Tx<'_>,
     end: End,
     items: impl IntoIterator<Item = &'i [u8]>,
-) -> Result<(), Fault> {
-    let mut items = items.into_iter().peekable();
-    while let Some(item) = items.peek()
-        && push_packed(change, end, item)
+) -> Result<u64, Fault> {
+    let mut items = items.into_iter();
+    let mut item = items.next();
+    while let Some(next) = item
+        && push_packed(change, end, next)
     {
-        items.next();
+        item = items.next();
     }
-    if items.peek().is_none() {
-        return Ok(());
-    }
+    let Some(item) = item else {
+        return change.len(tx);
+    };
     tx.expect_elements(items.size_hint().0)?;
     let home = change.spread(tx)?;
-    loop {
-        let few: Vec<&[u8]> = items.by_ref().take(PUSH_STEP).collect();
-        if few.is_empty() {
-            return Ok(());
-        }
+    change.note_filled();
+    let Some(next) = items.next() else {
+        return Ok(tx.list_push_one(change.table(), home, end, item)?);
+    };
+    let mut few = vec![item, next];
+    while !few.is_empty() {
+        few.extend(items.by_ref().take(PUSH_STEP - few.len()));
         tx.list_push(change.table(), home, end, &few)?;
+        few.clear();
+        few.extend(items.next());
     }
+    change.len(tx)
 }
 
 /// Puts an item at an end of a packed list. Returns false if the list is not packed or the item
@@ -151,6 +157,51 @@ fn push_packed(change: &mut Change<'_>, end: End, item: &[u8]) -> bool {
         change.note_edit();
     }
     fits
+}
+
+/// Takes an item off an end of the list in `change`, and passes it to `read`. Returns the result of `read`, or `None` if
+/// the list has no item.
+fn take_one<R>(
+    change: &mut Change<'_>,
+    tx: &mut Tx<'_>,
+    end: End,
+    read: impl FnOnce(&[u8]) -> R,
+) -> Result<Option<R>, Fault> {
+    match &mut change.state {
+        State::Absent => Ok(None),
+        State::Small(editor) => {
+            let packed = editor.packed();
+            let element = match end {
+                End::Front => packed.at(0),
+                End::Back => packed.last(),
+            };
+            let Some(element) = element else {
+                return Ok(None);
+            };
+            let result = read(&element.key);
+            let range = element.start..element.end;
+            editor.remove(range);
+            change.note_edit();
+            Ok(Some(result))
+        }
+        State::Rows(home) => {
+            let home = *home;
+            let taken = tx.list_take(change.table(), home, end, |row| {
+                read(&Entry::Row(row).item())
+            })?;
+            match taken {
+                Some((result, left)) if left > 0 => {
+                    change.note_filled();
+                    Ok(Some(result))
+                }
+                // The key's row is deleted at once, and the item's row is removed later.
+                taken => {
+                    change.clear(tx)?;
+                    Ok(taken.map(|(result, _)| result))
+                }
+            }
+        }
+    }
 }
 
 /// Takes up to `max` items off an end of the list in `change`, one by one.
@@ -208,7 +259,9 @@ fn drop_rows(change: &mut Change<'_>, tx: &mut Tx<'_>, end: End, count: u64) -> 
         // The key's row is deleted at once, and the list's rows are removed later, in steps.
         return change.clear(tx);
     }
-    Ok(tx.list_pop(change.table(), home, end, to_usize(count))?)
+    tx.list_pop(change.table(), home, end, to_usize(count))?;
+    change.note_filled();
+    Ok(())
 }
 
 /// Pushes items at one end, one by one, and returns the list's new length. Returns 0 if the list does not exist and
@@ -228,8 +281,7 @@ pub fn push<'i>(
     if only_existing && change.is_absent() {
         return Ok(0);
     }
-    push_all(&mut change, tx, end, items)?;
-    let len = change.len(tx)?;
+    let len = push_all(&mut change, tx, end, items)?;
     let _ = change.finish(tx)?;
     Ok(len)
 }
@@ -253,6 +305,26 @@ pub fn pop(
     Ok(Some((items, change.finish(tx)?)))
 }
 
+/// Takes an item off an end, and passes it to `read`. Returns whether items are left; `None` if there is no list.
+///
+/// # Errors
+/// As [`source`].
+pub fn pop_one(
+    tx: &mut Tx<'_>,
+    table: TableId,
+    key: &[u8],
+    end: End,
+    read: impl FnOnce(&[u8]),
+) -> Result<Option<Left>, Fault> {
+    let mut change = Change::open(tx, table, key, Shape::List)?;
+    if change.is_absent() {
+        return Ok(None);
+    }
+    let taken = take_one(&mut change, tx, end, read)?;
+    debug_assert!(taken.is_some(), "a list that is there has an item");
+    change.finish(tx).map(Some)
+}
+
 /// Moves an item from an end of the list `from` to an end of the list `to`. The two may be one list. Returns the item,
 /// and whether `from` still has items. `None`: `from` does not exist.
 ///
@@ -269,18 +341,18 @@ pub fn shift(
         return Ok(None);
     }
     if from == to {
-        let popped = pop_all(&mut source, tx, from_end, 1)?;
-        push_all(&mut source, tx, to_end, popped.iter())?;
-        debug_assert_eq!(popped.len(), 1, "a list that is there has an item");
-        return Ok(Some((popped.get(0).to_vec(), source.finish(tx)?)));
+        let item = take_one(&mut source, tx, from_end, <[u8]>::to_vec)?;
+        debug_assert!(item.is_some(), "a list that is there has an item");
+        push_all(&mut source, tx, to_end, item.as_deref())?;
+        return Ok(Some((item.unwrap_or_default(), source.finish(tx)?)));
     }
     let mut target = Change::open(tx, table, to, Shape::List)?;
-    let popped = pop_all(&mut source, tx, from_end, 1)?;
-    push_all(&mut target, tx, to_end, popped.iter())?;
-    debug_assert_eq!(popped.len(), 1, "a list that is there has an item");
+    let item = take_one(&mut source, tx, from_end, <[u8]>::to_vec)?;
+    debug_assert!(item.is_some(), "a list that is there has an item");
+    push_all(&mut target, tx, to_end, item.as_deref())?;
     let left = source.finish(tx)?;
     let _ = target.finish(tx)?;
-    Ok(Some((popped.get(0).to_vec(), left)))
+    Ok(Some((item.unwrap_or_default(), left)))
 }
 
 /// Replaces the item at an index; -1 is the last item. Returns `None` if the list does not exist, and `Some(false)` if
@@ -436,7 +508,10 @@ pub fn remove(
                     change.note_edit();
                 }
             }
-            State::Rows(home) => tx.list_remove(table, *home, *index)?,
+            State::Rows(home) => {
+                tx.list_remove(table, *home, *index)?;
+                change.note_removal();
+            }
         }
     }
     Ok((to_u64(found.len()), change.finish(tx)?))

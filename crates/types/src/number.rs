@@ -72,6 +72,13 @@ pub(crate) fn push_digits(digits: &mut [u8; 20], value: i64) -> usize {
 
 fn unsigned_digits(digits: &mut [u8; 20], mut value: u64) -> usize {
     let mut at = digits.len();
+    while value >= 100 {
+        let [pair, ..] = (value % 100).to_le_bytes();
+        value /= 100;
+        at -= 2;
+        digits[at] = b'0' + pair / 10;
+        digits[at + 1] = b'0' + pair % 10;
+    }
     loop {
         at -= 1;
         digits[at] = b'0' + (value % 10).to_le_bytes()[0];

@@ -2,7 +2,7 @@
 
 use perdura_base::{CkptEpoch, Error, ImageSlot, PartitionId};
 use perdura_heap::{
-    CollectionId, End, Heap, Home, IndexStats, Kind, MemoryUse, NewRow, Partition, Shape,
+    CollectionId, End, Heap, Home, IndexStats, Kind, MemoryUse, NewRow, Partition, RowRef, Shape,
     TableCollection, TableKey, Undo, scan_places,
 };
 use perdura_page::{SlotClass, layout};
@@ -67,7 +67,8 @@ fn write(part: &mut Partition, undo: &mut Undo, shape: Shape, id: CollectionId, 
                 end,
                 &[name.as_bytes()],
             );
-            return pushed.expect("room");
+            pushed.expect("room");
+            return;
         }
         Shape::Hash | Shape::Stream => b"value",
         Shape::Set => b"",
@@ -166,24 +167,51 @@ fn items_pushed_and_popped_together_leave_the_pages_that_they_leave_one_by_one()
             let id = fill(&heap, b"key", Shape::List, 2000);
             let mut undo = Undo::new();
             let mut part = heap.lock(P);
-            for _ in 0..1900 / step.min(1900) {
-                let popped = part.list_pop(
-                    &mut undo,
-                    TableCollection::new(PLAIN, id),
-                    end,
-                    step.min(1900),
-                );
-                popped.expect("items");
+            let list = TableCollection::new(PLAIN, id);
+            for left in (100..2000).rev().step_by(step.min(1900)) {
+                if step == 1 {
+                    let taken = part.list_take(&mut undo, list, end, |_| ());
+                    assert_eq!(taken.expect("a list"), Some(((), left)));
+                } else {
+                    let popped = part.list_pop(&mut undo, list, end, 1900);
+                    popped.expect("items");
+                }
             }
+            let mut len = 100;
             for few in all.chunks(step) {
-                part.list_push(&mut undo, TableCollection::new(PLAIN, id), end, few)
-                    .expect("room");
+                len += few.len();
+                let pushed = part.list_push(&mut undo, list, end, few);
+                assert_eq!(pushed.expect("room"), len);
             }
             drop(part);
             (logged_bytes(&heap), elements(&heap, id))
         });
         assert!(left[0] == left[1], "{end:?}");
     }
+}
+
+#[test]
+fn the_only_item_of_a_list_is_read_and_stays() {
+    let heap = new_heap(1);
+    let id = fill(&heap, b"key", Shape::List, 2);
+    let (bytes, before) = (logged_bytes(&heap), elements(&heap, id));
+    let list = TableCollection::new(PLAIN, id);
+    let mut undo = Undo::new();
+    let mut part = heap.lock(P);
+    let mut take = |end| {
+        let read = |row: RowRef<'_>| row.value().into_owned();
+        part.list_take(&mut undo, list, end, read).expect("a list")
+    };
+    let (first, left) = take(End::Front).expect("an item");
+    assert_eq!(left, 1);
+    let (second, left) = take(End::Back).expect("an item");
+    assert_eq!(left, 0);
+    assert_ne!(first, second);
+    assert_eq!(take(End::Front), Some((second, 0)), "it is still there");
+    part.rollback(&undo);
+    drop(part);
+    assert!(logged_bytes(&heap) == bytes);
+    assert_eq!(elements(&heap, id), before);
 }
 
 #[test]

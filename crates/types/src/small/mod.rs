@@ -137,6 +137,18 @@ impl<'a> Packed<'a> {
         iter.next()
     }
 
+    /// Returns the last element.
+    pub(crate) fn last(&self) -> Option<Element<'_>> {
+        let mut iter = self.iter();
+        let mut start = None;
+        while iter.at < iter.bytes.len() {
+            start = Some(iter.at);
+            iter.skip_one()?;
+        }
+        iter.at = start?;
+        iter.next()
+    }
+
     /// Returns the first element with this field, member or item.
     #[must_use]
     pub fn find(&self, key: &[u8]) -> Option<Element<'_>> {

@@ -64,10 +64,12 @@ fn lists_agree_with_a_sequence_across_restarts() {
             let index = i64::try_from(at).expect("few");
             match rng.u32(0..100) {
                 0..45 if model.len() < most => {
+                    let copies = rng.usize(1..=3);
                     let got = run(&db, |tx, table| {
-                        list::push(tx, table, b"l", end, [&item[..], &item[..]], false)
+                        let items = std::iter::repeat_n(&item[..], copies);
+                        list::push(tx, table, b"l", end, items, false)
                     });
-                    for _ in 0..2 {
+                    for _ in 0..copies {
                         if front {
                             model.push_front(item.clone());
                         } else {
@@ -78,6 +80,12 @@ fn lists_agree_with_a_sequence_across_restarts() {
                 }
                 0..60 => {
                     let got = run(&db, |tx, table| {
+                        if at.is_multiple_of(2) {
+                            let mut item = Vec::new();
+                            let read = |popped: &[u8]| item.push(popped.to_vec());
+                            let left = list::pop_one(tx, table, b"l", end, read)?;
+                            return Ok(left.map(|left| (item, left)));
+                        }
                         let popped = list::pop(tx, table, b"l", end, 1)?;
                         let texts = |popped: Texts| popped.iter().map(<[u8]>::to_vec).collect();
                         Ok(popped.map(|(popped, left)| (texts(popped), left)))

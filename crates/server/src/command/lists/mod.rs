@@ -124,18 +124,18 @@ fn pop(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, end: End, na
         _ => return Err(wrong_arity(name).into()),
     };
     data.heavy_in(key, count.unwrap_or(1))?;
-    let popped = list::pop(data.tx, data.table, key, end, count.unwrap_or(1))?;
-    let Some((items, left)) = popped else {
-        if count.is_some() {
-            out.null_array();
-        } else {
-            out.null();
+    let Some(count) = count else {
+        match list::pop_one(data.tx, data.table, key, end, |item| out.bulk(item))? {
+            Some(left) => shrunk(data, Class::List, pop_event(end), key, left),
+            None => out.null(),
         }
         return Ok(());
     };
-    if count.is_some() {
-        out.array(items.len());
-    }
+    let Some((items, left)) = list::pop(data.tx, data.table, key, end, count)? else {
+        out.null_array();
+        return Ok(());
+    };
+    out.array(items.len());
     items.iter().for_each(|item| out.bulk(item));
     if !items.is_empty() {
         shrunk(data, Class::List, pop_event(end), key, left);
