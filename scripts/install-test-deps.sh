@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need beside Rust: mkfs.ext4, mkfs.xfs, mount and perl for the power-cut tests, sqlite3 for a
 # disk in the memories of nodes, iproute2 for the documents' sessions (with curl), a C++ compiler for Luau, Redis 7.0 and
-# a Python of which virtual environments can be made to compare with and to be a client.
+# a Python of which virtual environments can be made to compare with and to be a client, and the emulator that counts
+# instructions.
 # Does nothing if all of it is there.
 set -euo pipefail
 
@@ -19,6 +20,8 @@ command -v redis-server >/dev/null || missing+=(redis-server)
 command -v redis-cli >/dev/null && command -v redis-benchmark >/dev/null || missing+=(redis-tools)
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 command -v chromium >/dev/null || missing+=(chromium)
+command -v qemu-x86_64 >/dev/null || missing+=(qemu-user)
+command -v nm >/dev/null || missing+=(binutils)
 [ ${#missing[@]} -eq 0 ] && exit 0
 
 if ! command -v apt-get >/dev/null; then
