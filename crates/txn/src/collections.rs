@@ -288,6 +288,7 @@ impl Tx<'_> {
             let list = TableCollection::new(table, home.id);
             part.list_push(undo, list, end, &[value])
         })?;
+        debug_assert!(len > 0, "a list with a new item is not empty");
         Ok(to_u64(len))
     }
 

@@ -108,10 +108,9 @@ enum Outcome<R, E> {
     Panicked(Box<dyn Any + Send>),
 }
 
-/// The closures of a transaction.
+/// The closures of a transaction: its steps, and the closure that follows its commit under the latches.
 struct Body<F, S> {
     run: F,
-    /// Called after the commit, before the latches are released.
     settle: S,
 }
 
@@ -484,6 +483,12 @@ impl Executor {
         settle: impl FnOnce(Ticket),
     ) -> Ticket {
         let ticket = self.append_changes(&mut guards, attempt);
+        debug_assert!(
+            self.sink
+                .log()
+                .is_none_or(|wal| ticket.epoch <= wal.current()),
+            "what `settle` tells of is in an epoch that has begun"
+        );
         settle(ticket);
         ticket
     }

@@ -93,7 +93,15 @@ impl Outcome {
     /// Informs the clients that watch or track the changed keys, sends events and messages, and answers the clients in
     /// `claims`. `epoch` is the epoch of the transaction's commit. The
     /// caller holds the transaction's latches.
+    #[inline]
     pub(crate) fn publish(&mut self, to: &Observing<'_>, claims: &mut Claims<'_>, epoch: Epoch) {
+        let changes_all = self.emptied || self.swapped != 0;
+        if changes_all || !self.events.is_empty() || self.ran.is_some() || !claims.is_empty() {
+            self.publish_all(to, claims, epoch);
+        }
+    }
+
+    fn publish_all(&mut self, to: &Observing<'_>, claims: &mut Claims<'_>, epoch: Epoch) {
         let (common, told) = (to.common, self.told(epoch, to.reached));
         if self.emptied || self.swapped != 0 {
             common.all_changed(epoch);

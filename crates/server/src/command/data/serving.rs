@@ -53,8 +53,8 @@ pub(crate) struct Claims<'a> {
     common: &'a Common,
     /// The clients that the transaction serves.
     served: Vec<Served>,
-    /// The clients whose commands the engine refuses, each with the error.
-    refused: HashMap<u64, String>,
+    /// The clients whose commands the engine refuses, each with the error. Usually empty.
+    refused: Vec<(u64, String)>,
     /// The client whose command has made this run fail, and the error. `None`: no client's command has.
     failed: Option<(u64, String)>,
     /// The client whose command runs, and the number of the transaction's events before it.
@@ -67,14 +67,28 @@ impl<'a> Claims<'a> {
         Claims {
             common,
             served: Vec::new(),
-            refused: HashMap::new(),
+            refused: Vec::new(),
             failed: None,
             running: None,
         }
     }
 
     /// Returns all claims, because the transaction begins again or was undone.
+    #[inline]
     pub(crate) fn restart(&mut self) {
+        if !self.is_empty() {
+            self.return_all();
+        }
+    }
+
+    /// Returns whether the transaction has claimed no client.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.running.is_none() && self.served.is_empty()
+    }
+
+    #[cold]
+    fn return_all(&mut self) {
         self.failed = None;
         let running = self.running.take().map(|(seat, _)| seat);
         let served = self.served.drain(..).map(|served| served.seat);
@@ -98,11 +112,14 @@ impl<'a> Claims<'a> {
     ) -> Result<T, E> {
         loop {
             let done = transact();
-            let failed = claims.borrow_mut().failed.take();
-            if done.is_ok() || failed.is_none() {
+            if done.is_ok() {
                 return done;
             }
-            claims.borrow_mut().refused.extend(failed);
+            let mut claims = claims.borrow_mut();
+            match claims.failed.take() {
+                Some(failed) => claims.refused.push(failed),
+                None => return done,
+            }
         }
     }
 
@@ -191,10 +208,16 @@ fn return_claim(common: &Common, seat: Seat) {
 impl Data<'_, '_> {
     /// Serves the clients that wait for the keys that the transaction has changed. Serving a client may change keys that
     /// other clients wait for. During CLIENT PAUSE all clients continue to wait, because serving a client may write.
+    #[inline]
     pub(crate) fn serve(&mut self, claims: &mut Claims<'_>) -> Result<(), Error> {
-        if self.later.is_some() || !self.serves_waiting() {
-            return Ok(());
+        match self.events.is_empty() || self.later.is_some() || !self.serves_waiting() {
+            true => Ok(()),
+            false => self.serve_all(claims),
         }
+    }
+
+    #[cold]
+    fn serve_all(&mut self, claims: &mut Claims<'_>) -> Result<(), Error> {
         // The keys that were tried, each with the number of events before that. Older events of the key are no news.
         let mut tried: HashMap<(u8, Box<[u8]>), usize> = HashMap::new();
         let mut at = 0;
@@ -259,7 +282,9 @@ impl Data<'_, '_> {
             claims.end(Service::Denied(denied));
             return Ok(());
         }
-        if let Some(error) = claims.refused.get(&claim.seat.id).cloned() {
+        let refused = claims.refused.iter().find(|(id, _)| *id == claim.seat.id);
+        if let Some((_, error)) = refused {
+            let error = error.clone();
             claims.end(Service::Refused(error));
             return Ok(());
         }
