@@ -206,9 +206,19 @@ pub fn varint_len(v: u64) -> usize {
 
 /// Returns the LEB128 encoding of an integer, and the length of the encoding in bytes.
 #[must_use]
-pub fn varint(mut v: u64) -> ([u8; 10], usize) {
-    let len = varint_len(v);
+pub fn varint(v: u64) -> ([u8; 10], usize) {
     let mut out = [0; 10];
+    let n = varint_into(&mut out, v);
+    (out, n)
+}
+
+/// Writes the LEB128 encoding of an integer to the front of `out`. Returns the encoding's length in bytes, at most 10.
+///
+/// # Panics
+/// If `out` is too short.
+#[inline]
+pub fn varint_into(out: &mut [u8], mut v: u64) -> usize {
+    let len = varint_len(v);
     let mut n = 0;
     loop {
         let low = v.to_le_bytes()[0] & 0x7f;
@@ -217,7 +227,7 @@ pub fn varint(mut v: u64) -> ([u8; 10], usize) {
         n += 1;
         if v == 0 {
             debug_assert_eq!(n, len, "the length that was announced");
-            return (out, n);
+            return n;
         }
     }
 }

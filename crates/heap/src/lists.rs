@@ -499,14 +499,19 @@ fn add_one(
     value: &[u8],
 ) -> Result<Entry> {
     let key = to.key();
-    let row = Row {
-        kind: Kind::Element(Shape::List),
-        ..Row::inline(key.bytes(), value, None)
-    };
+    let row = item_row(key.bytes(), value);
     if row.bytes() <= SlotClass::bytes_max() {
         return cells::place(pages, table, part, to.destination(), &row);
     }
     write_item(pages, table, part, to, value)
+}
+
+/// Returns the inline row of an item.
+fn item_row<'a>(key: &'a [u8], value: &'a [u8]) -> Row<'a> {
+    Row {
+        kind: Kind::Element(Shape::List),
+        ..Row::inline(key, value, None)
+    }
 }
 
 /// Writes the row of a new item.
@@ -517,10 +522,7 @@ fn add_item(
     value: &[u8],
 ) -> Result<Entry> {
     let key = ElementKey::labelled(list, label);
-    let row = Row {
-        kind: Kind::Element(Shape::List),
-        ..Row::inline(key.bytes(), value, None)
-    };
+    let row = item_row(key.bytes(), value);
     if row.bytes() <= SlotClass::bytes_max() {
         return filler.put(&row);
     }

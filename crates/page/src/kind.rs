@@ -9,7 +9,7 @@
 //! The codes are the high nibble of a row's flags. `docs/formats/record.md` has the table.
 
 use perdura_base::PartitionId;
-use perdura_base::cursor::{Reader, Writer};
+use perdura_base::cursor::{Reader, Writer, varint_into};
 
 /// The kind of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -187,19 +187,10 @@ pub fn put_element_key(out: &mut impl Writer, id: CollectionId, field: &[u8]) {
 #[inline]
 pub fn item_key(id: CollectionId, label: i64) -> ([u8; 20], usize) {
     let mut key = [0; 20];
-    let mut n = 0;
-    for mut left in [id.0, (label << 1 ^ label >> 63).cast_unsigned()] {
-        loop {
-            let low = left.to_le_bytes()[0] & 0x7f;
-            left >>= 7;
-            key[n] = if left == 0 { low } else { low | 0x80 };
-            n += 1;
-            if left == 0 {
-                break;
-            }
-        }
-    }
-    (key, n)
+    let id_bytes = varint_into(&mut key, id.0);
+    let label = (label << 1 ^ label >> 63).cast_unsigned();
+    let label_bytes = varint_into(&mut key[id_bytes..], label);
+    (key, id_bytes + label_bytes)
 }
 
 /// Splits an element's key into the collection's id and the rest.
