@@ -92,6 +92,18 @@ impl FileDisk {
         FileDisk { log_io, ..self }
     }
 
+    /// Sets the method of the log's writes to one that another disk has chosen. This disk does not measure.
+    ///
+    /// Methods of nearly equal speed are chosen by chance. So a second measurement may choose another method.
+    #[must_use]
+    pub fn with_log_way(self, way: LogWayReport) -> FileDisk {
+        FileDisk {
+            log_io: LogIo::Auto,
+            way: OnceLock::from(way),
+            ..self
+        }
+    }
+
     fn full(&self, path: &str) -> PathBuf {
         if path.is_empty() {
             self.root.clone()
@@ -309,6 +321,23 @@ mod tests {
         assert_eq!(mode(""), 0o700);
         assert_eq!(mode("c"), 0o700);
         assert_eq!(mode("c/f"), 0o600);
+    }
+
+    #[test]
+    fn a_second_disk_writes_by_the_method_that_the_first_has_chosen() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = FileDisk::new(dir.path()).unwrap();
+        drop(first.durable_queue().unwrap());
+        let chosen = first.log_way().unwrap();
+        for way in [LogWay::Dsync, LogWay::Sync] {
+            let given = LogWayReport {
+                way,
+                ..chosen.clone()
+            };
+            let second = FileDisk::at(dir.path()).with_log_way(given);
+            drop(second.durable_queue().unwrap());
+            assert_eq!(second.log_way().unwrap().way, way);
+        }
     }
 
     #[test]

@@ -9,10 +9,10 @@
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use perdura::{Db, Durability, Options};
-use perdura_device::{AlignedBuf, Disk, FileDisk};
+use perdura_device::{AlignedBuf, FileDisk};
 use serde::Serialize;
 
 use crate::latency::{LatencyUs, histogram, micros, record};
@@ -22,8 +22,6 @@ use crate::written::{self, Written};
 
 /// The number of rounds that are not measured. They come first.
 const WARM_UP: u64 = 1;
-/// The number of times that a disk may choose a method other than the log's.
-const CHOICES_MAX: u32 = 20;
 /// The time between two turns.
 const SETTLING: Duration = Duration::from_millis(20);
 /// The size of a bare write, bytes. The log's shortest block has this size.
@@ -116,13 +114,12 @@ impl CommittingBench {
     /// Measures every row. Leaves the database in its directory, and removes the files of the bare writes.
     ///
     /// # Errors
-    /// Errors of the database and of the disk. No row of one thread's bare writes. The log and the bare writes use different
-    /// methods. Commits that changed nothing.
+    /// Errors of the database and of the disk. No row of one thread's bare writes. Commits that changed nothing.
     pub fn run(&self) -> Result<CommittingReport> {
         let unit = self.bare.iter().position(|threads| threads.get() == 1);
         let unit = unit.context("bare writes of one thread are the unit")?;
         let db = Db::open(self.options.clone()).context("the database")?;
-        let disk = self.disk_of(&db)?;
+        let disk = self.disk_of(&db);
         let measured = self.rounds(&db, &disk);
         for number in 0..self.files() {
             written::clear(&disk, &path(number))?;
@@ -138,19 +135,14 @@ impl CommittingBench {
         Ok(report)
     }
 
-    /// Returns the disk of the log, with the log's method of durable writes. A disk chooses the method by measuring, so a
-    /// second disk may choose another one.
-    fn disk_of(&self, db: &Db) -> Result<FileDisk> {
+    /// Returns a second disk in the log's first directory. It writes by the method that the log has chosen.
+    fn disk_of(&self, db: &Db) -> FileDisk {
         let log = self.options.log_dirs.first().unwrap_or(&self.options.data);
-        let wanted = db.log_ways().into_iter().next().map(|way| way.way);
-        for _ in 0..CHOICES_MAX {
-            let disk = FileDisk::at(log).with_log_io(self.options.log_io);
-            drop(disk.durable_queue()?);
-            if disk.log_way().map(|way| way.way) == wanted {
-                return Ok(disk);
-            }
+        let disk = FileDisk::at(log).with_log_io(self.options.log_io);
+        match db.log_ways().into_iter().next() {
+            Some(chosen) => disk.with_log_way(chosen),
+            None => disk,
         }
-        bail!("bare writes do not use the log's method: choose one with --log-io")
     }
 
     /// Returns the number of files that bare writes need.
