@@ -3,6 +3,7 @@
 # 20,000 random commands beside a real Redis 7.0, the book, every command of the documents, and the tools of Redis.
 #
 #   PERDURA_KILL_ROUNDS=200 PERDURA_POWERCUT_ROUNDS=50 scripts/test.sh    the long way
+#   PERDURA_KILL_LOOPS_ROUNDS=200 PERDURA_POWERCUT_LOOPS_ROUNDS=50 PERDURA_LINEAR_OPS=10000000 scripts/test.sh   with four event loops
 #   PERDURA_KILL_SYNC_ROUNDS=50 PERDURA_POWERCUT_SYNC_ROUNDS=50 scripts/test.sh   with --log-io sync
 #   PERDURA_CRASH_RUNS=1000000 scripts/test.sh                            more crash runs
 #   PERDURA_TABLES_RUNS=200000 scripts/test.sh                            more crash runs of typed tables
@@ -33,6 +34,15 @@ step() {
 # The mistakes of all crates can be armed, and their assertions are on.
 step "units, integration, simulator, and the seeded bugs: each must be caught"
 cargo test --locked --workspace --features perdura-page/flaws,perdura-archive/flaws
+
+# The programs are those of the step before: only the settings differ.
+again() {
+    cargo test --locked --workspace --features perdura-page/flaws,perdura-archive/flaws --test "$@"
+}
+step "the protocol's tests, with the clients on three event loops"
+PERDURA_TEST_LOOPS=3 again redis
+step "random commands beside a real Redis, with the clients on three event loops"
+PERDURA_LOOPS=3 again it beside_redis
 
 step "programs that embed the database"
 # The tests have built them.

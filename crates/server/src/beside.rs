@@ -4,10 +4,13 @@
 //! loop ran them. So a thread runs such a command as one ordinary transaction, which holds the latches of the command's
 //! partitions. A thread also runs long MULTI blocks, and MULTI blocks with one of these commands.
 //!
-//! In the meantime the loop postpones requests for keys of these partitions, so the loop never waits for a latch. A
-//! command has *landed* when the loop has taken over its result. The command's partitions count as held until then.
-//! Observers are informed at the commit, under the latches. So a client that reads or watches the changed keys sees none
-//! or all of the command's changes. One command runs beside the loop at a time. A second command is postponed.
+//! In the meantime all loops postpone requests for keys of these partitions ([`crate::flights`]), so no loop waits for a
+//! latch. A command has *landed* when its loop has taken over its result. The command's partitions count as held until
+//! then. Observers are informed at the commit, under the latches. So a client that reads or watches the changed keys sees
+//! none or all of the command's changes. One command runs beside a loop at a time. A second command is postponed.
+//!
+//! Another loop may have looked at the flights just before a command was noted there. So the thread first waits until
+//! each other loop has ended its round. Only then does it take latches.
 
 use crate::acl::User;
 use crate::command::data::{Claims, Host, Observing, Outcome};
@@ -17,12 +20,15 @@ use crate::command::server::info::{Fields, everything};
 use crate::command::wait::answer;
 use crate::command::{Command, Data, Told, flag};
 use crate::common::Common;
+use crate::cpus;
 use crate::engine::{Attempt, Db, Epoch, Error, PartitionSet, Ticket, Tx};
+use crate::flights::Flights;
 use crate::mailbox::Letter;
 use crate::pubsub::Seat;
 use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
 use crate::session::Session;
+use crate::state::peers::Peers;
 use crate::state::{Stage, State};
 use perdura_base::num::to_u64;
 use std::cell::RefCell;
@@ -96,6 +102,8 @@ struct Order {
     tracks: bool,
     now_ms: u64,
     common: Arc<Common>,
+    /// The states of all loops.
+    peers: Peers,
     newest: Epoch,
 }
 
@@ -110,6 +118,7 @@ struct Landed {
 impl Order {
     fn run(mut self) -> Landed {
         let (began, mut reply) = (Instant::now(), Vec::new());
+        self.peers.wait_for_rounds(self.seat.event_loop);
         let result = loop {
             match self.attempt(&mut reply) {
                 Ok(Attempt::Committed(outcome, ticket)) => break Ok((outcome, ticket)),
@@ -173,7 +182,6 @@ impl Order {
 struct Flight {
     seat: Seat,
     resp3: bool,
-    held: PartitionSet,
     bytes: usize,
     /// Letters to the client. They follow the command's reply.
     letters: Vec<Letter>,
@@ -188,8 +196,10 @@ pub(crate) struct Beside {
     landed: Option<Landed>,
     /// The clients with postponed requests.
     kept: Vec<Seat>,
-    /// The postponed requests for all INFO fields. They arrived while a command ran beside the loop.
+    /// The postponed requests for all INFO fields. They arrived while a command ran beside a loop.
     figures: Vec<oneshot::Sender<Fields>>,
+    /// The number of landings when the oldest of the postponed requests was postponed.
+    landings: u64,
 }
 
 impl Beside {
@@ -197,12 +207,6 @@ impl Beside {
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.flight.is_some()
-    }
-
-    /// Returns whether the command beside the loop holds one of these partitions.
-    pub(crate) fn holds(&self, partitions: &PartitionSet) -> bool {
-        let flight = self.flight.as_ref();
-        flight.is_some_and(|flight| flight.held.intersects(partitions))
     }
 
     /// Keeps a letter to the client of the command beside the loop. Returns false if the letter is for another client.
@@ -215,14 +219,29 @@ impl Beside {
         true
     }
 
-    /// Postpones a client's request until the command has landed.
-    pub(crate) fn keep(&mut self, seat: Seat) {
+    /// Postpones a client's request until another command has landed. `landings` is the number of landings before the
+    /// loop looked at the flights.
+    pub(crate) fn keep(&mut self, seat: Seat, landings: u64) {
+        self.note_landings(landings);
         self.kept.push(seat);
     }
 
-    /// Postpones a request for all INFO fields until the command has landed.
-    pub(crate) fn keep_figures(&mut self, sender: oneshot::Sender<Fields>) {
+    /// Postpones a request for all INFO fields, as [`keep`](Self::keep) does.
+    pub(crate) fn keep_figures(&mut self, sender: oneshot::Sender<Fields>, landings: u64) {
+        self.note_landings(landings);
         self.figures.push(sender);
+    }
+
+    fn note_landings(&mut self, landings: u64) {
+        if self.kept.is_empty() && self.figures.is_empty() {
+            self.landings = landings;
+        }
+    }
+
+    /// Returns whether requests have been postponed and a command has landed since then.
+    pub(crate) fn may_let_on(&self, flights: &Flights) -> bool {
+        let keeps = !self.kept.is_empty() || !self.figures.is_empty();
+        keeps && flights.landings() != self.landings
     }
 
     /// Returns the bytes of memory that the command beside the loop holds.
@@ -279,12 +298,13 @@ impl State {
             tracks: session.tracks_reads(),
             now_ms: self.wall_ms(),
             common: Arc::clone(&self.common),
+            peers: self.peers.clone(),
             newest: self.newest,
         };
+        self.common.flights.begin(self.event_loop, held);
         self.beside.flight = Some(Flight {
             seat: session.seat,
             resp3: session.resp3,
-            held,
             bytes: order.load.bytes(),
             letters: Vec::new(),
         });
@@ -308,6 +328,7 @@ impl State {
         let gate = Arc::clone(&self.control.gate);
         let thread = std::thread::Builder::new().name("perdura-beside".into());
         let run = move || {
+            cpus::unpin();
             for order in taken {
                 if given.send(order.run()).is_err() {
                     return;
@@ -318,7 +339,7 @@ impl State {
         thread.spawn(run).ok().map(|_| (orders, landed))
     }
 
-    /// Returns whether a request must wait until the command beside the loop has landed. The usual reason is a
+    /// Returns whether a request must wait until a command beside a loop has landed. The usual reason is a
     /// key in a held partition. A request that must wait is postponed.
     #[inline]
     pub(crate) fn waits_for_landing(
@@ -327,7 +348,7 @@ impl State {
         command: &'static Command,
         args: &Args<'_>,
     ) -> bool {
-        self.beside.is_busy() && self.comes_behind(session, command, args)
+        self.common.flights.any() && self.comes_behind(session, command, args)
     }
 
     #[cold]
@@ -337,6 +358,7 @@ impl State {
         command: &'static Command,
         args: &Args<'_>,
     ) -> bool {
+        let landings = self.common.flights.landings();
         let Some(db) = self.db() else { return false };
         let mut partitions = PartitionSet::empty();
         match &session.block {
@@ -359,19 +381,41 @@ impl State {
             && concerns_all
                 .iter()
                 .any(|word| args.at(1).eq_ignore_ascii_case(word));
-        let waits = concerned || WHOLE.contains(&command.name) || self.beside.holds(&partitions);
+        let waits =
+            concerned || WHOLE.contains(&command.name) || self.common.flights.holds(&partitions);
         if waits {
-            self.beside.keep(session.seat);
+            self.beside.keep(session.seat, landings);
         }
         waits
     }
 
-    /// Takes over the result of the command beside the loop if that command has finished. Informs observers,
-    /// replies, and lets the postponed requests run.
+    /// Takes over the result of the command beside the loop if that command has finished. Lets the postponed requests run
+    /// after a command beside any loop has landed.
     pub(crate) fn land(&mut self) {
-        if !self.beside.is_busy() {
-            return;
+        if self.beside.is_busy() {
+            self.land_own();
         }
+        if self.beside.may_let_on(&self.common.flights) {
+            self.let_kept_on();
+        }
+    }
+
+    /// Lets the postponed requests run, because a command has landed.
+    fn let_kept_on(&mut self) {
+        let kept = std::mem::take(&mut self.beside.kept);
+        self.let_on(kept);
+        let landings = self.common.flights.landings();
+        for sender in std::mem::take(&mut self.beside.figures) {
+            if self.common.flights.any() {
+                self.beside.keep_figures(sender, landings);
+                continue;
+            }
+            // The thread that requested the fields may have stopped waiting for them.
+            drop(sender.send(everything(self)));
+        }
+    }
+
+    fn land_own(&mut self) {
         let Some(landed) = self.beside.next_landed() else {
             return;
         };
@@ -379,6 +423,7 @@ impl State {
         let Some(flight) = self.beside.flight.take() else {
             return;
         };
+        self.common.flights.end(self.event_loop);
         self.start_clock();
         match landed {
             Ok(landed) => self.settle_landed(&flight, landed),
@@ -392,12 +437,7 @@ impl State {
             self.append(letter);
         }
         self.read_mail();
-        let kept = std::mem::take(&mut self.beside.kept);
-        self.let_on(kept);
-        for sender in std::mem::take(&mut self.beside.figures) {
-            // The thread that requested the fields may have stopped waiting for them.
-            drop(sender.send(everything(self)));
-        }
+        self.common.wake_others(self.event_loop);
     }
 
     fn settle_landed(&mut self, flight: &Flight, landed: Landed) {

@@ -52,6 +52,28 @@ impl Changes {
     }
 }
 
+/// The outcome of the newest ended checkpoint. It is computed from two counts that INFO reads.
+#[derive(Debug, Default)]
+pub(crate) struct Checkpoints {
+    completed: u64,
+    cancelled: u64,
+    failed: bool,
+}
+
+impl Checkpoints {
+    /// Returns whether the newest ended checkpoint was cancelled, from the counts of completed and cancelled
+    /// checkpoints. If both counts have grown since the last call, the result is `false`.
+    pub(crate) fn failed(&mut self, completed: u64, cancelled: u64) -> bool {
+        if completed > self.completed {
+            self.failed = false;
+        } else if cancelled > self.cancelled {
+            self.failed = true;
+        }
+        (self.completed, self.cancelled) = (completed, cancelled);
+        self.failed
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,5 +99,13 @@ mod tests {
         changes.look(true, 3);
         changes.look(false, 3);
         assert_eq!(changes.unsaved(), 5, "a cancelled one holds nothing");
+    }
+
+    #[test]
+    fn the_newest_checkpoint_decides_what_is_told() {
+        let mut seen = Checkpoints::default();
+        let told = [(0, 0), (1, 0), (1, 1), (1, 1), (2, 1), (3, 2), (3, 4)];
+        let failed = told.map(|(completed, cancelled)| seen.failed(completed, cancelled));
+        assert_eq!(failed, [false, false, true, true, false, false, true]);
     }
 }

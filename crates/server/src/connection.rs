@@ -504,18 +504,11 @@ impl Connection {
 pub(crate) struct Connections {
     slots: Vec<Option<Box<Connection>>>,
     free: Vec<usize>,
-    count: usize,
 }
 
 impl Connections {
-    /// Returns the number of connections, the running one included.
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-
     /// Returns an index for a new connection.
     pub(crate) fn reserve(&mut self) -> usize {
-        self.count += 1;
         self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
@@ -524,7 +517,6 @@ impl Connections {
 
     /// Frees an index.
     pub(crate) fn release(&mut self, index: usize) {
-        self.count -= 1;
         self.free.push(index);
     }
 

@@ -4,6 +4,7 @@ use crate::acl::prove::Proved;
 use crate::command::server::info::Fields;
 use crate::engine::{Db, Epoch, Error};
 use crate::gate::Gate;
+use crate::net::Newcomer;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use tokio::sync::oneshot;
@@ -12,6 +13,15 @@ use tokio::sync::oneshot;
 pub(crate) enum Message {
     /// The database has opened, or could not be opened.
     Opened(Result<Db, Error>),
+    /// The database is open. Loop 0 has received [`Message::Opened`].
+    Joined {
+        /// The database.
+        db: Db,
+        /// The time of opening, seconds since 1970.
+        at: u64,
+    },
+    /// A connection for this loop.
+    Newcomer(Box<Newcomer>),
     /// Keys past their expiry have been removed.
     Expired {
         /// The keys, with their databases.

@@ -20,6 +20,8 @@ const IMAGE_DISK: u64 = 8;
 const ARCHIVE: u64 = 40;
 /// The descriptors for the log's nodes: two connections to each of two nodes, and memory that they share.
 const NODES: u64 = 16;
+/// The descriptors of a loop: its poller and its waker.
+const LOOP: u64 = 2;
 /// The descriptors of the metrics: 32 connections, the listener, the poller, and a rejected connection.
 const METRICS: u64 = 38;
 /// The number of clients that must fit before the server starts. If `maxclients` is lower, only `maxclients` clients
@@ -47,6 +49,7 @@ impl Share {
             IMAGE_DISK * u64::try_from(images).unwrap_or(u64::MAX),
             ARCHIVE * u64::from(database.archive.is_some()),
             NODES * u64::from(database.nodes.is_some()),
+            LOOP * u64::try_from(options.loops().saturating_sub(1)).unwrap_or(u64::MAX),
             METRICS * u64::from(options.metrics_listen.is_some()),
         ];
         let reserved = parts.iter().sum();

@@ -473,7 +473,10 @@ fn run(seed: u64, inputs: u64, youngest: bool) {
                 while let Ok(message) = around.messages.try_recv() {
                     match message {
                         Message::Proved(proved) => state.proved(&proved),
-                        _ => state.saving = None,
+                        _ => state
+                            .common
+                            .saves
+                            .store(false, std::sync::atomic::Ordering::Release),
                     }
                 }
                 assert_eq!(db.is_stopped(), None, "the database has stopped");

@@ -2,71 +2,66 @@
 //!
 //! The flusher calls [`Gate::advanced`] after each advance of the durable epoch, many thousand times a second. A
 //! wake-up is a system call, so it is made only if the loop has announced that it is about to sleep. No wake-up is
-//! lost. The loop *announces its sleep, fences, then looks* at the durable epoch and its mailbox. The flusher *advances
-//! the epoch, fences, then looks* at the announcement. A thread that posts a letter does likewise. If two threads each
+//! lost. The loop *announces its sleep, fences, then looks* at the durable epoch and its mailbox. It also announces
+//! whether its clients wait for the log: the flusher wakes only such a loop. The flusher *advances the epoch, fences,
+//! then looks* at the announcement. A thread that posts a letter does likewise. If two threads each
 //! write, fence and read, at least one thread sees both writes.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU8, Ordering, fence};
 
-/// The waker of the loop, with flags and a counter that the loop shares with other threads.
+/// The waker of the loop, with a state that the loop shares with other threads.
 #[derive(Debug)]
 pub(crate) struct Gate {
     waker: mio::Waker,
-    sleeping: AtomicBool,
-    /// True if the loop wants reports of keys that expire.
-    hears_expired: AtomicBool,
-    /// The number of expired keys that were removed.
-    expired: AtomicU64,
+    /// The loop's announcement: [`AWAKE`], [`ASLEEP`] or [`WAITING`].
+    state: AtomicU8,
 }
+
+/// The loop is awake.
+const AWAKE: u8 = 0;
+/// The loop sleeps, or is about to.
+const ASLEEP: u8 = 1;
+/// The loop sleeps, or is about to, and its clients wait for the log.
+const WAITING: u8 = 2;
 
 impl Gate {
     /// Returns a gate that wakes through `waker`.
     pub(crate) fn new(waker: mio::Waker) -> Self {
         Gate {
             waker,
-            sleeping: AtomicBool::new(false),
-            hears_expired: AtomicBool::new(false),
-            expired: AtomicU64::new(0),
+            state: AtomicU8::new(AWAKE),
         }
     }
 
-    /// Announces that the loop is about to sleep. The loop looks at the durable epoch after this.
-    pub(crate) fn lie_down(&self) {
-        self.sleeping.store(true, Ordering::Relaxed);
+    /// Announces that the loop is about to sleep, and whether its clients wait for the log. The loop looks at the
+    /// durable epoch and its mailbox after this.
+    pub(crate) fn lie_down(&self, waits: bool) {
+        let state = if waits { WAITING } else { ASLEEP };
+        self.state.store(state, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-    }
-
-    /// Sets whether the loop wants reports of keys that expire.
-    pub(crate) fn hear_expired(&self, hears: bool) {
-        self.hears_expired.store(hears, Ordering::Relaxed);
-    }
-
-    /// Returns whether the loop wants reports of keys that expire.
-    pub(crate) fn hears_expired(&self) -> bool {
-        self.hears_expired.load(Ordering::Relaxed)
-    }
-
-    /// Counts removed keys that had expired.
-    pub(crate) fn count_expired(&self, keys: usize) {
-        let keys = u64::try_from(keys).unwrap_or(u64::MAX);
-        self.expired.fetch_add(keys, Ordering::Relaxed);
-    }
-
-    /// Returns the number of keys expired since the start.
-    pub(crate) fn expired(&self) -> u64 {
-        self.expired.load(Ordering::Relaxed)
     }
 
     /// Announces that the loop is awake.
     pub(crate) fn get_up(&self) {
-        self.sleeping.store(false, Ordering::Relaxed);
+        self.state.store(AWAKE, Ordering::Relaxed);
     }
 
-    /// Wakes a sleeping loop, because the durable epoch has advanced, the database has stopped, or a letter has come.
+    /// Wakes a sleeping loop whose clients wait for the log, because the durable epoch has advanced.
     pub(crate) fn advanced(&self) {
+        self.wake_from(WAITING);
+    }
+
+    /// Wakes a sleeping loop, because a letter has come or the database may have stopped.
+    pub(crate) fn posted(&self) {
+        self.wake_from(ASLEEP);
+    }
+
+    /// Wakes the loop if its announcement is at least `least`.
+    fn wake_from(&self, least: u8) {
         fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed) {
+        let sleeps = || self.state.load(Ordering::Relaxed) >= least;
+        if sleeps() && self.state.swap(AWAKE, Ordering::Relaxed) != AWAKE {
             self.wake();
         }
     }

@@ -54,6 +54,14 @@ impl Job {
     }
 }
 
+/// The work of a command that will run in steps, and its watched sources.
+pub(crate) struct Stepping {
+    /// The work.
+    pub work: Box<dyn Work>,
+    /// The sources. They are watched since the transaction that made the work.
+    pub watched: Own,
+}
+
 /// All jobs, in the order of their turns.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
@@ -84,23 +92,6 @@ impl Jobs {
             job.lacks_bytes = false;
         }
     }
-
-    /// Informs the jobs of a database that a key has changed.
-    pub(crate) fn touched(&mut self, database: u8, key: &[u8]) {
-        let jobs = self.queue.iter_mut();
-        let reading = jobs.filter(|job| job.database == database);
-        reading.for_each(|job| job.work.touched(key));
-    }
-
-    /// Informs the jobs that databases have been swapped. `databases` has a bit for each of these databases.
-    #[inline]
-    pub(crate) fn swapped(&mut self, databases: u16) {
-        if databases != 0 {
-            let jobs = self.queue.iter_mut();
-            let reading = jobs.filter(|job| databases >> job.database & 1 != 0);
-            reading.for_each(|job| job.work.swapped());
-        }
-    }
 }
 
 /// The result of a step.
@@ -119,20 +110,29 @@ enum Failure {
 }
 
 impl State {
-    /// Makes a command run in steps. If its request is long, the caller hands over the buffer: [`Jobs::take_over`].
+    /// Makes a command that will run in steps watch its sources. The caller holds the latches of the sources' partitions.
+    #[cold]
+    pub(crate) fn watch_sources(&self, database: u8, args: &Args<'_>, work: &dyn Work) -> Own {
+        let mut watched = Own::new();
+        for key in work.sources(args).map(|at| args.at(at)) {
+            self.common.watches.add(&mut watched, database, key, None);
+        }
+        if let Some(scan) = work.scan() {
+            self.common.scans.with(|scans| scans.add(database, scan));
+        }
+        watched
+    }
+
+    /// Makes a command run in steps. `stepping` has its work and its watched sources. If its request is long, the caller
+    /// hands over the buffer: [`Jobs::take_over`].
     pub(crate) fn add_job(
         &mut self,
         session: &Session,
         begun: Begun,
         args: &Args<'_>,
-        work: Box<dyn Work>,
+        stepping: Stepping,
     ) {
-        let mut watched = Own::new();
-        for key in work.sources(args).map(|at| args.at(at)) {
-            self.common
-                .watches
-                .add(&mut watched, session.database, key, None);
-        }
+        let Stepping { work, watched } = stepping;
         let lacks_bytes = args.extent() > TAKEN_OVER_BYTES;
         debug_assert!(
             !self.jobs.queue.iter().any(|job| job.seat == session.seat),
@@ -171,10 +171,10 @@ impl State {
     }
 
     /// Returns whether a job must not take a step now. Either the job writes while writes are deferred, or it needs a
-    /// partition that the command beside the loop holds. The job waits, because the loop must not wait for
+    /// partition that a command beside a loop holds. The job waits, because the loop must not wait for
     /// the disk.
     fn keeps_job_back(&self, job: &Job) -> bool {
-        if self.beside.is_busy() && self.is_held(job) {
+        if self.common.flights.any() && self.is_held(job) {
             return true;
         }
         if !job.begun.command.has(flag::WRITE) {
@@ -188,14 +188,14 @@ impl State {
         true
     }
 
-    /// Returns whether a job needs a partition that the command beside the loop holds.
+    /// Returns whether a job needs a partition that a command beside a loop holds.
     #[cold]
     fn is_held(&self, job: &Job) -> bool {
         let mut partitions = PartitionSet::empty();
         if let Some(db) = self.db() {
             add_partitions(db, job.begun.command, &job.args.args(), &mut partitions);
         }
-        self.beside.holds(&partitions)
+        self.common.flights.holds(&partitions)
     }
 
     /// Returns whether any job may take a step now.

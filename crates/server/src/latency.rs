@@ -12,7 +12,7 @@ const _: () = assert!(STEPS.is_power_of_two(), "the step is some bits of a time"
 const BUCKETS: usize = (64 - 3) * STEPS;
 
 /// A histogram of times.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Histogram {
     counts: Box<[u64]>,
     total: u64,
@@ -69,6 +69,13 @@ impl Histogram {
         self.total += 1;
     }
 
+    /// Adds the times of another histogram.
+    fn add_all(&mut self, other: &Histogram) {
+        let counts = self.counts.iter_mut().zip(&other.counts);
+        counts.for_each(|(sum, part)| *sum += part);
+        self.total += other.total;
+    }
+
     /// Returns the time, in nanoseconds, that `percent` of the commands did not exceed.
     pub(crate) fn percentile_ns(&self, percent: f64) -> u64 {
         let mut seen = 0;
@@ -113,7 +120,7 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 /// The figures of one command.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Figures {
     /// The number of runs.
     pub calls: u64,
@@ -131,6 +138,17 @@ impl Figures {
     /// Returns whether there is anything to report.
     pub(crate) fn used(&self) -> bool {
         self.calls > 0 || self.rejected > 0
+    }
+
+    /// Adds the figures of another loop.
+    pub(crate) fn add(&mut self, other: &Figures) {
+        self.calls += other.calls;
+        self.took_ns += other.took_ns;
+        self.rejected += other.rejected;
+        self.failed += other.failed;
+        if let Some(times) = &other.times {
+            self.times.get_or_insert_default().add_all(times);
+        }
     }
 
     /// Counts a run.

@@ -1,7 +1,7 @@
 //! The Redis protocol in front of the engine.
 //!
-//! One thread runs a loop over all sockets and executes commands in the order of arrival. Each command is one
-//! transaction of the engine. A command takes microseconds, and the reply is appended at once. But a reply *leaves*
+//! A loop is a thread that serves the sockets of its clients and executes their commands in the order of arrival. A server
+//! has one or several loops. Each command is one transaction of the engine. A command takes microseconds, and the reply is appended at once. But a reply *leaves*
 //! only when the epoch that it waits for is durable. So the loop never waits for the disk, and one sync of the disk
 //! serves every command that ran in the meantime. No client sees a state that a crash could undo.
 //!
@@ -12,6 +12,7 @@
 //! * `connection`, `session`: a client's bytes, and the client's state, for example its user and database.
 //! * `command`: the table of commands and their functions.
 //! * `poll`, `control`, `net`, `tls`: the loop, the messages from other threads to it, and the sockets.
+//! * `crew`, `peers`, `common`: several loops, the states of the others, and what all loops share.
 //! * `settings`: all settings, from every source. `http`: metrics and the status page. `supervise`: the reports to
 //!   systemd.
 //! * `alarms`: the one list of alarms. `signals`: the signals that the loop acts on.
@@ -23,6 +24,7 @@
 mod acl;
 mod ahead;
 mod alarms;
+mod alone;
 mod beside;
 mod blocking;
 #[cfg(test)]
@@ -30,12 +32,17 @@ mod browsers;
 mod changes;
 mod command;
 mod common;
+mod conditions;
 mod connection;
 mod control;
+mod cpus;
+mod crew;
+mod crowd;
 mod deadlines;
 mod denial;
 mod descriptors;
 mod engine;
+mod flights;
 #[cfg(test)]
 mod fuzz;
 mod gate;
@@ -58,6 +65,7 @@ mod replies;
 mod resp;
 mod rounds;
 mod rung_waits;
+mod scans;
 mod serve;
 mod session;
 pub mod settings;

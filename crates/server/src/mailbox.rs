@@ -103,7 +103,7 @@ pub(crate) struct Mailbox {
     letters: Mutex<Vec<Letter>>,
     is_full: AtomicBool,
     /// The gate of the loop.
-    gate: Arc<Gate>,
+    pub gate: Arc<Gate>,
 }
 
 impl Mailbox {
@@ -122,7 +122,12 @@ impl Mailbox {
         letters.push(letter);
         self.is_full.store(true, Ordering::Release);
         drop(letters);
-        self.gate.advanced();
+        self.gate.posted();
+    }
+
+    /// Returns the number of letters.
+    pub(crate) fn len(&self) -> usize {
+        self.letters.lock().len()
     }
 
     /// Returns whether there is no letter.

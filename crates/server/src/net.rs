@@ -212,6 +212,20 @@ pub(crate) enum Stream {
     Unix(UnixStream),
 }
 
+/// A connection that was accepted.
+pub(crate) struct Newcomer {
+    /// The socket.
+    pub stream: Stream,
+    /// The peer's address.
+    pub peer: String,
+    /// The server's own address.
+    pub local: String,
+    /// True if the client came through the Unix socket.
+    pub unix: bool,
+    /// The number of loops that have found no room for the client.
+    pub tries: usize,
+}
+
 impl Stream {
     /// Registers for reading and writing, edge-triggered.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! The options of the server at its start, and the possible reasons for a refusal to start.
 
+use crate::cpus;
 use crate::engine::Durability;
 use crate::settings::{ClientShare, OutputLimits, PackedLimits};
 use crate::tls::{TlsAuthClients, TlsFiles};
@@ -8,6 +9,7 @@ use perdura_logging::{LogFormat, LogLevel};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// The addresses to listen on, and the rights and bounds of clients.
@@ -31,6 +33,10 @@ pub struct ServerOptions {
     pub allow_plaintext: bool,
     /// The password of AUTH. If it is `None` and no users are named, only loopback addresses may be listened on.
     pub requirepass: Option<String>,
+    /// The number of event loops. `None`: it depends on the CPUs; see [`loops`](Self::loops).
+    pub loops: Option<NonZeroUsize>,
+    /// The CPUs on which the loops run, one for each loop in turn. Empty: any CPU.
+    pub loop_cpus: Vec<usize>,
     /// The maximum number of clients at a time.
     pub maxclients: usize,
     /// The maximum number of clients that have not authenticated, if a password is needed.
@@ -136,6 +142,8 @@ impl Default for ServerOptions {
             tls_auth_clients: TlsAuthClients::No,
             allow_plaintext: false,
             requirepass: None,
+            loops: None,
+            loop_cpus: Vec::new(),
             maxclients: 10_000,
             maxclients_unauthenticated: 1000,
             client_share: ClientShare::Percent(5),
@@ -216,6 +224,14 @@ impl ServerOptions {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// Returns the number of event loops. If none is given, it is 1 on one or two CPUs, otherwise one less than the CPUs,
+    /// but at most 8.
+    #[must_use]
+    pub fn loops(&self) -> usize {
+        self.loops
+            .map_or_else(cpus::default_loops, NonZeroUsize::get)
     }
 
     /// Returns the files for TLS.

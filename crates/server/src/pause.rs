@@ -35,6 +35,11 @@ impl Pause {
         self.until
     }
 
+    /// Takes over the kind and the end of another loop's pause.
+    pub(crate) fn adopt(&mut self, from: &Pause) {
+        (self.until, self.all) = (from.until, from.all);
+    }
+
     /// Returns whether writes wait for the log.
     pub(crate) fn waits_for_log(&self) -> bool {
         !self.behind.is_empty()

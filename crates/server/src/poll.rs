@@ -1,4 +1,5 @@
-//! The event loop: one thread serves every socket.
+//! The event loop: one thread serves all sockets of its clients. A server may have several loops, each with its clients
+//! ([`crate::crew`]).
 //!
 //! In a round the loop sleeps until something happens, then reads from and runs *every* ready connection. If a reply
 //! waits, the loop makes the log write the new records. It then checks which epochs have become durable. Finally it
@@ -11,7 +12,8 @@
 //! Polling is edge-triggered. A connection's turn may end before its socket is empty. The connection then remembers
 //! that its socket is readable, and continues in the next round. So no client can block all clients.
 
-mod conditions;
+mod alone;
+mod ending;
 mod handshakes;
 mod log;
 mod memory;
@@ -21,24 +23,28 @@ mod stuck;
 mod turns;
 mod upkeep;
 
-pub(crate) use conditions::Conditions;
+pub(crate) use ending::{Ended, Ending};
 
 use crate::command::After;
 use crate::command::wait::expire;
 use crate::connection::Connection;
 use crate::connection::early::EarlyBuffer;
 use crate::control::Message;
-use crate::engine::{Db, Durability, Epoch, Reached};
+use crate::crew::Crew;
+use crate::engine::{Durability, Epoch, Reached};
 use crate::gate::Gate;
 use crate::net::Listener;
-use crate::options::{OnStop, ServeError};
+use crate::options::ServeError;
 use crate::signals::Signals;
 use crate::stalled::Stalled;
-use crate::state::{Stage, State};
+use crate::state::Stage;
+use crate::state::peers::LockedState;
 use crate::supervise::Supervisor;
+use ending::Stopping;
 use handshakes::Handshakes;
 use mio::event::Event;
 use mio::{Events, Poll, Token};
+use parking_lot::ArcMutexGuard;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -65,37 +71,14 @@ const TICK: Duration = Duration::from_millis(100);
 /// The time that clients may take to read their last replies when the server ends.
 const FAREWELL: Duration = Duration::from_millis(1500);
 
-/// The result of the loop.
-pub(crate) struct Ended {
-    /// The database. `None`: it had not opened.
-    pub db: Option<Db>,
-    /// The reason, which decides how the database is closed.
-    pub how: Ending,
-}
-
-/// The reason why the loop ends.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// A request or a signal asked the loop to end.
-    Asked {
-        /// True if the database is to be closed with a checkpoint.
-        checkpoint: bool,
-    },
-    /// The database has stopped, for this reason.
-    Failed(String),
-}
-
-struct Stopping {
-    how: Ending,
-    since: Instant,
-}
-
 /// The loop and what it owns.
 pub(crate) struct EventLoop {
     poll: Poll,
     listeners: Vec<Listener>,
     signals: Option<Signals>,
-    state: State,
+    /// The state of the loop. It is unlocked while the loop sleeps.
+    state: LockedState,
+    crew: Crew,
     messages: Receiver<Message>,
     gate: Arc<Gate>,
     buffer: Box<[u8]>,
@@ -132,7 +115,6 @@ pub(crate) struct EventLoop {
     /// The one client with large buffers that is still read when the clients' share is nearly full. `None`: no client
     /// is chosen.
     reader: Option<memory::Reader>,
-    next_id: u64,
     stopping: Option<Stopping>,
     ticked: Instant,
     /// The time at which the counters were last read, and their values at that time. The counters are the numbers of
@@ -141,29 +123,23 @@ pub(crate) struct EventLoop {
 }
 
 impl EventLoop {
-    /// Returns a loop over bound listeners. `signals` has the signals that the loop acts on.
+    /// Returns a loop without listeners.
     pub(crate) fn new(
         poll: Poll,
-        mut listeners: Vec<Listener>,
-        mut signals: Option<Signals>,
-        state: State,
+        state: LockedState,
+        crew: Crew,
         messages: Receiver<Message>,
-    ) -> io::Result<Self> {
-        for (i, listener) in listeners.iter_mut().enumerate() {
-            listener.register(poll.registry(), Token(i))?;
-        }
-        if let Some(signals) = &mut signals {
-            signals.register(poll.registry(), SIGNAL)?;
-        }
+    ) -> Self {
         let now = Instant::now();
         let gate = Arc::clone(&state.control.gate);
         let waker = Arc::clone(&gate);
-        Ok(EventLoop {
+        EventLoop {
             gate,
             poll,
-            listeners,
-            signals,
+            listeners: Vec::new(),
+            signals: None,
             state,
+            crew,
             messages,
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
             early: EarlyBuffer::new(),
@@ -182,11 +158,27 @@ impl EventLoop {
             complained: None,
             handshakes: Handshakes::new(Arc::new(move || waker.wake())),
             reader: None,
-            next_id: 1,
             stopping: None,
             ticked: now,
             counted: (now, [0; 3]),
-        })
+        }
+    }
+
+    /// Makes the loop accept connections from bound listeners. `signals` has the signals that the loop acts on.
+    pub(crate) fn lead(
+        &mut self,
+        mut listeners: Vec<Listener>,
+        mut signals: Option<Signals>,
+    ) -> io::Result<()> {
+        let registry = self.poll.registry();
+        for (i, listener) in listeners.iter_mut().enumerate() {
+            listener.register(registry, Token(i))?;
+        }
+        if let Some(signals) = &mut signals {
+            signals.register(registry, SIGNAL)?;
+        }
+        (self.listeners, self.signals) = (listeners, signals);
+        Ok(())
     }
 
     /// Makes the loop report to the service manager that started this process, if there is one.
@@ -225,6 +217,7 @@ impl EventLoop {
         self.collect_handshakes();
         self.advance_heavy();
         self.advance_jobs();
+        self.run_alone();
         self.state.land();
         let now = Instant::now();
         expire(&mut self.state, now);
@@ -237,7 +230,8 @@ impl EventLoop {
         self.squeeze();
         self.accept();
         self.tick();
-        self.state.rounds.end();
+        self.note_crowd();
+        self.state.end_round();
         Ok(())
     }
 
@@ -247,17 +241,18 @@ impl EventLoop {
         if let Some(db) = self.state.db().filter(|_| self.owes()) {
             let db = db.clone();
             self.look(events, Duration::ZERO)?;
-            if !events.is_empty() || db.ship_here() {
+            if !events.is_empty() || ArcMutexGuard::unlocked(&mut self.state, || db.ship_here()) {
                 return Ok(());
             }
             if self.needs_disk(&db) {
-                if db.flush_here() {
+                if ArcMutexGuard::unlocked(&mut self.state, || db.flush_here()) {
                     return Ok(());
                 }
                 db.begin_log_write();
             }
         }
-        self.gate.lie_down();
+        self.gate
+            .lie_down(self.is_waited_for() || self.state.pause.waits_for_log());
         let advanced = self.is_waited_for()
             && self
                 .state
@@ -269,7 +264,8 @@ impl EventLoop {
                 .db()
                 .is_some_and(|db| self.state.pause.still_waits(db));
         let mail = !self.state.mailbox().is_empty();
-        let busy = advanced || caught_up || mail || self.has_work();
+        let landed = self.state.beside.may_let_on(&self.state.common.flights);
+        let busy = advanced || caught_up || mail || landed || self.has_work();
         let timeout = if busy {
             Duration::ZERO
         } else {
@@ -313,7 +309,9 @@ impl EventLoop {
     }
 
     fn look(&mut self, events: &mut Events, timeout: Duration) -> io::Result<()> {
-        match self.poll.poll(events, Some(timeout)) {
+        let poll = &mut self.poll;
+        let polled = ArcMutexGuard::unlocked(&mut self.state, || poll.poll(events, Some(timeout)));
+        match polled {
             Err(e) if e.kind() == ErrorKind::Interrupted => {
                 events.clear();
                 Ok(())
@@ -412,7 +410,8 @@ impl EventLoop {
             self.list_if_waiting(self.touched[at]);
         }
         self.keep_log_going();
-        self.state.end_rung_waits(self.state.now);
+        let now = self.state.now;
+        self.state.end_rung_waits(now);
         self.touched.append(&mut self.state.touched);
         if self.state.stopped.is_some() {
             self.abandon_waiting();
@@ -477,104 +476,12 @@ impl EventLoop {
         let _ = connection.stream.deregister(self.poll.registry());
         connection.unaccount(&self.state);
         self.state.forget(&mut connection.session);
+        self.release(index);
+    }
+
+    /// Frees the index of a client that has left.
+    fn release(&mut self, index: usize) {
         self.state.connections.release(index);
-    }
-
-    /// Returns whether requests are still run. After the database has stopped, the server answers requests with errors
-    /// until the server ends.
-    fn takes_requests(&self) -> bool {
-        let stopping = self.stopping.as_ref();
-        stopping.is_none_or(|stopping| matches!(stopping.how, Ending::Failed(_)))
-    }
-
-    fn stop(&mut self, how: Ending) {
-        if self.stopping.is_some() {
-            return;
-        }
-        let status = match &how {
-            Ending::Asked { .. } => {
-                tracing::info!("Ending: no more requests are accepted");
-                String::from("Ending, with a last checkpoint")
-            }
-            Ending::Failed(why) => {
-                tracing::error!("{}", self.state.last_words());
-                format!("Ending, stopped: {why}")
-            }
-        };
-        self.state.tell_supervisor_of_the_end(status);
-        self.listeners.clear();
-        (self.accept_pending, self.newcomers_left) = (false, false);
-        self.stopping = Some(Stopping {
-            how,
-            since: Instant::now(),
-        });
-    }
-
-    /// Returns the reason to end if the loop must end now. The loop ends once all replies have been sent, or at
-    /// the deadline. After a failure it waits at least one tick, so that running requests get their error.
-    fn ended(&self) -> Option<Ending> {
-        let stopping = self.stopping.as_ref()?;
-        let owed = self
-            .state
-            .connections
-            .iter()
-            .any(|(_, c)| c.replies.unsent() > 0);
-        let least = match stopping.how {
-            Ending::Asked { .. } => Duration::ZERO,
-            Ending::Failed(_) => TICK,
-        };
-        let elapsed = stopping.since.elapsed();
-        let owed = owed || self.state.beside.is_busy();
-        let ends = elapsed >= FAREWELL || (!owed && elapsed >= least);
-        ends.then(|| stopping.how.clone())
-    }
-
-    fn look_for_stop(&mut self) {
-        let Some(why) = self.state.db().and_then(Db::is_stopped) else {
-            return;
-        };
-        if self.state.stopped.replace(why.clone()).is_none() {
-            tracing::error!("The database has stopped: {why}");
-        }
-        if self.stopping.is_none() && self.state.options.on_stop == OnStop::Exit {
-            self.refuse_blocked(&why);
-            self.stop(Ending::Failed(why));
-        }
-    }
-
-    /// Answers blocked clients with an error, because nothing can serve them after the database has stopped.
-    fn refuse_blocked(&mut self, why: &str) {
-        let blocked = self.state.connections.iter().filter(|(_, c)| c.blocked);
-        let blocked: Vec<usize> = blocked.map(|(index, _)| index).collect();
-        for index in blocked {
-            if let Some(mut connection) = self.state.connections.take(index) {
-                let error = format!("ERR the database has stopped: {why}");
-                connection.refuse(&self.state, &error);
-                self.state.connections.put(index, connection);
-                self.touched.push(index);
-            }
-        }
-    }
-
-    /// Discards the replies of writes that are not durable when the database stops. Such a write is never acknowledged.
-    fn abandon_waiting(&mut self) {
-        let why = self.state.stopped.clone().unwrap_or_default();
-        for (index, id) in std::mem::take(&mut self.waiting) {
-            let Some(mut connection) = self.state.connections.take(index) else {
-                continue;
-            };
-            if connection.session.seat.id == id {
-                connection.listed = false;
-                connection.replies.release(self.state.reached, false);
-                if connection.replies.waits() {
-                    connection
-                        .replies
-                        .abandon(&format!("ERR the database has stopped: {why}"));
-                    connection.closing = true;
-                }
-                self.touched.push(index);
-            }
-            self.state.connections.put(index, connection);
-        }
+        self.state.common.crowd.leave(self.state.event_loop);
     }
 }

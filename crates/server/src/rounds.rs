@@ -18,6 +18,8 @@ pub(crate) struct Rounds {
     /// The last reading of the thread's processor time. The pair has the moment of the reading and the processor time
     /// in nanoseconds.
     read: (Instant, u64),
+    /// The duration of all rounds.
+    busy: Duration,
     /// The duration of the longest round, in microseconds.
     pub longest_us: u64,
     /// The longest processor time of a round, microseconds.
@@ -30,6 +32,7 @@ impl Rounds {
         Rounds {
             begin: now,
             read: (now, thread_cpu_ns()),
+            busy: Duration::ZERO,
             longest_us: 0,
             longest_cpu_us: 0,
         }
@@ -47,6 +50,7 @@ impl Rounds {
     pub(crate) fn end(&mut self) {
         let now = Instant::now();
         let took = now.saturating_duration_since(self.begin);
+        self.busy += took;
         if took > SHORT {
             let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
             let cpu = thread_cpu_ns();
@@ -57,8 +61,14 @@ impl Rounds {
         }
     }
 
-    /// Resets the longest times.
+    /// Returns the duration of all rounds, microseconds.
+    pub(crate) fn busy_us(&self) -> u64 {
+        u64::try_from(self.busy.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Resets all times.
     pub(crate) fn reset(&mut self) {
+        self.busy = Duration::ZERO;
         (self.longest_us, self.longest_cpu_us) = (0, 0);
     }
 }

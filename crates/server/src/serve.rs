@@ -1,7 +1,9 @@
-//! Start and end of the server. The server binds, opens the database in a second thread, runs the loop, and closes.
+//! Start and end of the server. The server binds, opens the database in a second thread, runs the loops, and closes.
 
 use crate::common::Home;
 use crate::control::{Control, Message};
+use crate::cpus;
+use crate::crew::Crew;
 use crate::descriptors::Share;
 use crate::engine::{Db, Durability, Error, Options, Progress, Ticket, files};
 use crate::gate::Gate;
@@ -11,11 +13,15 @@ use crate::options::{ServeError, ServerOptions};
 use crate::poll::{Ended, Ending, EventLoop, WAKER};
 use crate::signals::Signals;
 use crate::state::State;
+use crate::state::peers::Peers;
 use mio::Poll;
+use parking_lot::Mutex;
+use std::io;
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tracing::dispatcher::{get_default, with_default};
@@ -40,7 +46,7 @@ pub fn serve(options: ServerOptions, db: Options) -> Result<(), ServeError> {
     // If another process has the database open, this process must fail before it binds an address.
     let (disks, locks) = files::open_telling(&db, &|line| tracing::info!("{line}"))?;
     let mut prepared = Prepared::new(options, db.clone(), Some(signals))?;
-    prepared.event_loop.supervise();
+    prepared.first.supervise();
     prepared.open_with(move |progress| Db::open_locked(db, disks, locks, progress))?;
     prepared.run()
 }
@@ -145,7 +151,13 @@ impl Server {
 
 /// A bound server before its first round.
 struct Prepared {
-    event_loop: EventLoop,
+    /// Loop 0, which leads.
+    first: EventLoop,
+    /// The other loops.
+    others: Vec<EventLoop>,
+    crew: Crew,
+    /// The CPUs on which the loops run.
+    cpus: Vec<usize>,
     control: Control,
     progress: Arc<Progress>,
     /// The metrics and the status page, which are served until the loop has ended.
@@ -161,6 +173,7 @@ impl Prepared {
         signals: Option<Signals>,
     ) -> Result<Self, ServeError> {
         options.check()?;
+        cpus::check(&options.loop_cpus).map_err(ServeError::Options)?;
         let mut options = options;
         let listeners = Listener::bind_all(&options)?;
         let address = listeners.iter().find_map(Listener::tcp_address);
@@ -168,10 +181,11 @@ impl Prepared {
         for listener in &listeners {
             tracing::info!("Listening on {listener}");
         }
-        let poll = Poll::new()?;
-        let gate = Arc::new(Gate::new(mio::Waker::new(poll.registry(), WAKER)?));
-        let (sender, messages) = channel();
-        let control = Control { sender, gate };
+        report_loops(&options);
+        let seeds = (0..options.loops()).map(|_| Seed::new());
+        let seeds = seeds.collect::<io::Result<Vec<Seed>>>()?;
+        let controls: Vec<Control> = seeds.iter().map(|seed| seed.control.clone()).collect();
+        let control = controls[0].clone();
         let metrics = options.metrics_listen;
         let http = metrics.map(|address| {
             let guard = Guard::new(&options.http_hosts, options.http_password.as_deref());
@@ -182,24 +196,32 @@ impl Prepared {
             tracing::info!("Metrics and status on http://{}/", http.address());
         }
         let share = Share::reserve(&options, &database);
-        if let Some(said) = share.fit(&mut options)? {
+        let lowered = share.fit(&mut options)?;
+        if let Some(said) = lowered {
             tracing::warn!("{said}");
         }
         let progress = Arc::new(Progress::default());
-        let of_tls = options.clone();
-        let mut state = State::new(
-            options,
-            database,
-            address.map_or(0, |a| a.port()),
-            Arc::clone(&progress),
-            Home::alone(&control),
-        );
-        state.clients_fit = share.clients_max();
-        state.load_tls(&of_tls).map_err(ServeError::Tls)?;
-        state.load_users()?;
-        let event_loop = EventLoop::new(poll, listeners, signals, state, messages)?;
+        let port = address.map_or(0, |a| a.port());
+        let state = |home| {
+            let (options, database) = (options.clone(), database.clone());
+            let mut state = State::new(options, database, port, Arc::clone(&progress), home);
+            state.clients_fit = share.clients_max();
+            state
+        };
+        let states = share_users(Home::each(&controls).into_iter().map(state).collect())?;
+        let crew = Crew::new(controls);
+        let each = seeds.into_iter().zip(&states);
+        let mut loops = each.map(|(seed, state)| {
+            EventLoop::new(seed.poll, state.lock_arc(), crew.clone(), seed.messages)
+        });
+        let mut first = loops.next().expect("a server has a loop");
+        let others = loops.collect();
+        first.lead(listeners, signals)?;
         Ok(Prepared {
-            event_loop,
+            first,
+            others,
+            crew,
+            cpus: options.loop_cpus,
             control,
             progress,
             http,
@@ -228,8 +250,9 @@ impl Prepared {
     }
 
     fn run(self) -> Result<(), ServeError> {
-        let Ended { db, how } = self.event_loop.run()?;
+        let ended = run_all(self.first, self.others, &self.crew, &self.cpus);
         drop(self.http);
+        let Ended { db, how } = ended?;
         match (db, how) {
             (None, Ending::Asked { .. }) => {}
             (Some(db), Ending::Asked { checkpoint: true }) => db.close()?,
@@ -249,6 +272,107 @@ impl Prepared {
         }
         Ok(())
     }
+}
+
+/// The parts of a loop that exist before its state.
+struct Seed {
+    poll: Poll,
+    control: Control,
+    messages: Receiver<Message>,
+}
+
+impl Seed {
+    fn new() -> io::Result<Seed> {
+        let poll = Poll::new()?;
+        let gate = Arc::new(Gate::new(mio::Waker::new(poll.registry(), WAKER)?));
+        let (sender, messages) = channel();
+        let control = Control { sender, gate };
+        Ok(Seed {
+            poll,
+            control,
+            messages,
+        })
+    }
+}
+
+/// Reads the certificates for loop 0, which accepts connections, and the users for all loops. Introduces the loops to each
+/// other.
+fn share_users(mut states: Vec<State>) -> Result<Vec<Arc<Mutex<State>>>, ServeError> {
+    let (first, others) = states.split_first_mut().expect("a server has a loop");
+    let options = first.options.clone();
+    first.load_tls(&options).map_err(ServeError::Tls)?;
+    first.load_users()?;
+    others.iter_mut().for_each(|other| other.adopt(first));
+    let states = states.into_iter().map(|state| Arc::new(Mutex::new(state)));
+    let states: Vec<_> = states.collect();
+    Peers::introduce(&states);
+    Ok(states)
+}
+
+/// Logs the number of loops if there are several or more than CPUs.
+fn report_loops(options: &ServerOptions) {
+    let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    match options.loops() {
+        loops if loops > cpus => tracing::warn!(
+            "{loops} event loops share {cpus} CPUs, so they wait for each other (loops)"
+        ),
+        1 => {}
+        loops => tracing::info!("{loops} event loops"),
+    }
+}
+
+/// Runs all loops until they end: loop 0 in this thread, each other loop in its own. If a loop fails, all end. Returns the
+/// result of loop 0, or the failure of another loop.
+fn run_all(
+    first: EventLoop,
+    others: Vec<EventLoop>,
+    crew: &Crew,
+    cpus: &[usize],
+) -> Result<Ended, ServeError> {
+    let log = get_default(Clone::clone);
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (at, one) in (1..).zip(others) {
+            let run = {
+                let log = log.clone();
+                move || with_default(&log, || run_one(one, at, crew, cpus))
+            };
+            let thread = thread::Builder::new().name(format!("loop-{at}"));
+            match thread.spawn_scoped(scope, run) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    crew.stop_others(at, false);
+                    return Err(error.into());
+                }
+            }
+        }
+        let mut ended = run_one(first, 0, crew, cpus);
+        let others: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        for other in others {
+            match other {
+                Ok(Ok(other)) if matches!(other.how, Ending::Failed(_)) => ended = Ok(other),
+                Ok(other) => drop(other?),
+                Err(panic) => resume_unwind(panic),
+            }
+        }
+        ended
+    })
+}
+
+/// Runs a loop. When it has ended, for whatever reason, the others end, too.
+fn run_one(
+    event_loop: EventLoop,
+    at: usize,
+    crew: &Crew,
+    cpus: &[usize],
+) -> Result<Ended, ServeError> {
+    let run = || {
+        cpus::pin(cpus, at)?;
+        event_loop.run()
+    };
+    let ended = catch_unwind(AssertUnwindSafe(run));
+    crew.stop_others(at, false);
+    ended.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// Ends the threads of a database that has stopped. Waits at most [`LETTING_GO`], because a thread may be

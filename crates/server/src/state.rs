@@ -1,4 +1,5 @@
-//! The state that all connections share. Only the loop's thread touches it.
+//! The state of a loop, which its connections share. While the loop runs a round, only its thread touches the state. See
+//! [`crate::state::peers`] for the exceptions.
 
 use crate::acl::Acl;
 use crate::acl::prove::Prover;
@@ -9,6 +10,7 @@ use crate::command::lookup::Lookup;
 use crate::command::scripts::Scripts;
 use crate::command::steps::Steps;
 use crate::common::{Common, Home};
+use crate::conditions::Conditions;
 use crate::connection::Connections;
 use crate::control::Control;
 use crate::deadlines::Deadlines;
@@ -18,21 +20,22 @@ use crate::latency::nanoseconds;
 use crate::notify;
 use crate::options::{ServeError, ServerOptions};
 use crate::pause::Pause;
-use crate::poll::Conditions;
 use crate::pubsub::Seat;
 use crate::resp::foreign::Foreign;
 use crate::rounds::Rounds;
 use crate::rung_waits::RungWaits;
 use crate::session::Session;
-use crate::slowlog::SlowLog;
-use crate::spikes::Spikes;
-use crate::stats::CommandStats;
+use crate::state::peers::{LockedState, Peers};
+use crate::stats::Stats;
 use crate::supervise::Supervisor;
 use crate::tls::TlsAuthClients;
 use rustls::ServerConfig;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+pub(crate) mod figures;
+pub(crate) mod peers;
 
 /// The minimum time between two log lines about clients that do not speak RESP.
 const FOREIGN_SILENCE: Duration = Duration::from_secs(60);
@@ -45,69 +48,8 @@ pub(crate) enum Stage {
     Ready(Db),
 }
 
-/// Counters since the start or CONFIG RESETSTAT.
-#[derive(Debug, Default)]
-pub(crate) struct Stats {
-    /// Requests with a command.
-    pub commands: u64,
-    /// Error replies.
-    pub errors: u64,
-    /// Connections accepted.
-    pub accepted: u64,
-    /// Connections refused because of `maxclients` or `protected-mode`.
-    pub rejected: u64,
-    /// Connections closed because the client did not speak RESP.
-    pub foreign: u64,
-    /// Bytes read.
-    pub input_bytes: u64,
-    /// Bytes written.
-    pub output_bytes: u64,
-    /// Keys found.
-    pub hits: u64,
-    /// Keys looked up and not found.
-    pub misses: u64,
-    /// The counters of each command.
-    pub by_command: CommandStats,
-    /// Clients disconnected because the buffers of all clients took too much memory.
-    pub evicted_clients: u64,
-    /// Clients disconnected because they did not read.
-    pub output_limit_disconnections: u64,
-    /// Clients disconnected because their waiting requests took too much memory.
-    pub query_limit_disconnections: u64,
-    /// Reads from clients that returned bytes.
-    pub reads: u64,
-    /// Writes to clients.
-    pub writes: u64,
-    /// The number of keys that expiry had removed before the counters were last reset.
-    pub expired_before: u64,
-    /// Commands, bytes read and bytes written per second, measured over the last second.
-    pub per_second: [u64; 3],
-}
-
-/// The outcome of the newest ended checkpoint. It is computed from two counts that INFO reads.
-#[derive(Debug, Default)]
-pub(crate) struct Checkpoints {
-    completed: u64,
-    cancelled: u64,
-    failed: bool,
-}
-
-impl Checkpoints {
-    /// Returns whether the newest ended checkpoint was cancelled, from the counts of completed and cancelled
-    /// checkpoints. If both counts have grown since the last call, the result is `false`.
-    pub(crate) fn failed(&mut self, completed: u64, cancelled: u64) -> bool {
-        if completed > self.completed {
-            self.failed = false;
-        } else if cancelled > self.cancelled {
-            self.failed = true;
-        }
-        (self.completed, self.cancelled) = (completed, cancelled);
-        self.failed
-    }
-}
-
 /// The state that CONFIG needs besides the server's options.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// The database's options.
     pub database: Options,
@@ -125,7 +67,7 @@ impl Config {
     }
 }
 
-/// The server.
+/// A loop of the server.
 pub(crate) struct State {
     /// The options in force.
     pub options: ServerOptions,
@@ -163,18 +105,10 @@ pub(crate) struct State {
     pub lost_lines: LostLines,
     /// The beginning of the current round of the loop.
     pub now: Instant,
-    /// The time of the server's start.
-    pub started: Instant,
-    /// A name that differs at each start of the server, 40 hex digits.
-    pub run_id: String,
     /// The sender of messages from other threads to the loop.
     pub control: Control,
-    /// The client that waits for SAVE. `None`: no client does.
-    pub saving: Option<u64>,
     /// The time of the database's opening, seconds since 1970.
     pub opened_at: u64,
-    /// The outcome of the newest checkpoint, as INFO last saw it.
-    pub checkpoints: Checkpoints,
     /// Changes of keys since the newest checkpoint.
     pub changes: Changes,
     /// The configuration of TLS. `None`: TLS is not spoken.
@@ -185,6 +119,12 @@ pub(crate) struct State {
     pub common: Arc<Common>,
     /// The index of this loop.
     pub event_loop: usize,
+    /// The states of all loops. Empty if there is only one.
+    pub peers: Peers,
+    /// The locked states of the other loops, while this loop runs a command alone: see [`crate::alone`].
+    pub others: Vec<LockedState>,
+    /// The clients with requests that wait until this loop runs alone.
+    pub wants_alone: Vec<Seat>,
     /// The deadlines of this loop's clients that wait for keys.
     pub deadlines: Deadlines,
     /// The keys, each with its database, whose waiting clients are to be served again.
@@ -201,10 +141,6 @@ pub(crate) struct State {
     pub steps: Steps,
     /// Scripts.
     pub scripts: Scripts,
-    /// The newest slow commands.
-    pub slowlog: SlowLog,
-    /// Latency spikes.
-    pub spikes: Spikes,
     /// The start time of the running command. Between commands, the start time of the next command.
     pub clock: Instant,
     /// The time of `clock`, nanoseconds since 1970.
@@ -218,7 +154,7 @@ pub(crate) struct State {
     /// The bounds of packed collections.
     pub packing: Packing,
     /// True if the database notes the last use of keys.
-    notes_accesses: bool,
+    pub notes_accesses: bool,
     /// The client with the running command. [`Seat::NOBODY`]: no command runs.
     pub running: Seat,
     /// Connections that got new output from the command of another connection.
@@ -232,8 +168,6 @@ pub(crate) struct State {
     /// The client that `poll/memory.rs` has chosen because the share is nearly used up. The loop reads from no other
     /// client with large buffers. `None`: the loop reads from all clients.
     pub squeezed: Option<u64>,
-    /// The largest memory use that INFO has reported so far, bytes.
-    pub memory_peak: u64,
     /// The number of clients that did not speak RESP, since the server started.
     foreign_count: u64,
     /// The time of the last log line about a client that did not speak RESP, and the value of `foreign_count` then.
@@ -272,17 +206,16 @@ impl State {
             alarms: Vec::new(),
             lost_lines: LostLines::default(),
             now,
-            started: now,
-            run_id: run_id(),
             control: home.control,
-            saving: None,
             opened_at: unix_seconds(),
-            checkpoints: Checkpoints::default(),
             changes: Changes::default(),
             tls: None,
             config: Config::new(database),
             common,
             event_loop: home.event_loop,
+            peers: Peers::default(),
+            others: Vec::new(),
+            wants_alone: Vec::new(),
             deadlines: Deadlines::default(),
             try_again: Vec::new(),
             try_later: Vec::new(),
@@ -291,8 +224,6 @@ impl State {
             beside: Beside::default(),
             steps: Steps::default(),
             scripts: Scripts::default(),
-            slowlog: SlowLog::default(),
-            spikes: Spikes::default(),
             clock: now,
             wall_ns: 0,
             newest: Epoch(0),
@@ -305,7 +236,6 @@ impl State {
             rounds: Rounds::new(now),
             client_share: None,
             squeezed: None,
-            memory_peak: 0,
             foreign_count: 0,
             foreign_noted: None,
         }
@@ -323,9 +253,19 @@ impl State {
     pub(crate) fn begin_round(&mut self) {
         self.now = Instant::now();
         self.rounds.begin(self.now);
-        self.control.gate.hear_expired(self.common.hears_expired());
+        if self.peers.several() {
+            self.newest = self.newest.max(self.common.newest());
+        }
         if let Some(db) = self.db() {
             self.reached = db.reached();
+        }
+    }
+
+    /// Ends a round of the loop.
+    pub(crate) fn end_round(&mut self) {
+        self.rounds.end();
+        if self.peers.several() {
+            self.common.note_newest(self.newest);
         }
     }
 
@@ -366,7 +306,7 @@ impl State {
     pub(crate) fn look_at_checkpoints(&mut self) {
         if let Some(db) = self.db() {
             let checkpoint = db.stats().checkpoint;
-            let running = checkpoint.running || self.saving.is_some();
+            let running = checkpoint.running || self.common.is_saving();
             self.changes.look(running, checkpoint.completed);
         }
     }
@@ -374,7 +314,7 @@ impl State {
     /// Resets the counters.
     pub(crate) fn reset_stats(&mut self) {
         self.stats = Stats {
-            expired_before: self.control.gate.expired(),
+            expired_before: self.common.expired(),
             ..Stats::default()
         };
     }
@@ -463,6 +403,13 @@ impl State {
         if let Some(db) = self.db().filter(|_| wanted != self.notes_accesses) {
             db.note_accesses(wanted);
             self.notes_accesses = wanted;
+        }
+    }
+
+    /// Notes that a client has authenticated. The loop that accepts connections must know where strangers are.
+    pub(crate) fn forget_stranger(&mut self, seat: Seat) {
+        if self.peers.several() {
+            self.strangers.retain(|stranger| *stranger != seat);
         }
     }
 
@@ -560,34 +507,4 @@ pub(crate) fn unix_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// Returns a name that differs between any two starts on a machine: a hash of the clock and the process id.
-fn run_id() -> String {
-    let nanos = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_nanos());
-    let seed = u64::from(std::process::id());
-    let word = |n: u64| perdura_base::checksum::hash64(seed ^ n, &nanos.to_le_bytes());
-    let mut text = format!(
-        "{:016x}{:016x}{:016x}",
-        word(1 << 40),
-        word(2 << 40),
-        word(3 << 40)
-    );
-    text.truncate(40);
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_newest_checkpoint_decides_what_is_told() {
-        let mut seen = Checkpoints::default();
-        let told = [(0, 0), (1, 0), (1, 1), (1, 1), (2, 1), (3, 2), (3, 4)];
-        let failed = told.map(|(completed, cancelled)| seen.failed(completed, cancelled));
-        assert_eq!(failed, [false, false, true, true, false, false, true]);
-    }
 }

@@ -1,4 +1,4 @@
-//! The counters of each command: its runs, refusals, failures and durations. A separate counter counts the error
+//! The counters of a loop, and those of each command: its runs, refusals, failures and durations. A separate counter counts the error
 //! replies with each code.
 //!
 //! A command's counters are found by the command's slot in the lookup. If the command has a second word, they are
@@ -11,8 +11,101 @@ use crate::resp::parse::Args;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+/// Counters since the start or CONFIG RESETSTAT.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Stats {
+    /// Requests with a command.
+    pub commands: u64,
+    /// Error replies.
+    pub errors: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections refused because of `maxclients` or `protected-mode`.
+    pub rejected: u64,
+    /// Connections closed because the client did not speak RESP.
+    pub foreign: u64,
+    /// Bytes read.
+    pub input_bytes: u64,
+    /// Bytes written.
+    pub output_bytes: u64,
+    /// Keys found.
+    pub hits: u64,
+    /// Keys looked up and not found.
+    pub misses: u64,
+    /// The counters of each command.
+    pub by_command: CommandStats,
+    /// Clients disconnected because the buffers of all clients took too much memory.
+    pub evicted_clients: u64,
+    /// Clients disconnected because they did not read.
+    pub output_limit_disconnections: u64,
+    /// Clients disconnected because their waiting requests took too much memory.
+    pub query_limit_disconnections: u64,
+    /// Reads from clients that returned bytes.
+    pub reads: u64,
+    /// Writes to clients.
+    pub writes: u64,
+    /// The number of keys that expiry had removed before the counters were last reset.
+    pub expired_before: u64,
+    /// Commands, bytes read and bytes written per second, measured over the last second.
+    pub per_second: [u64; 3],
+}
+
+impl Stats {
+    /// Adds the counters of another loop.
+    pub(crate) fn add(&mut self, other: &Stats) {
+        let Stats {
+            commands,
+            errors,
+            accepted,
+            rejected,
+            foreign,
+            input_bytes,
+            output_bytes,
+            hits,
+            misses,
+            by_command,
+            evicted_clients,
+            output_limit_disconnections,
+            query_limit_disconnections,
+            reads,
+            writes,
+            expired_before,
+            per_second,
+        } = other;
+        for (sum, part) in [
+            (&mut self.commands, commands),
+            (&mut self.errors, errors),
+            (&mut self.accepted, accepted),
+            (&mut self.rejected, rejected),
+            (&mut self.foreign, foreign),
+            (&mut self.input_bytes, input_bytes),
+            (&mut self.output_bytes, output_bytes),
+            (&mut self.hits, hits),
+            (&mut self.misses, misses),
+            (&mut self.evicted_clients, evicted_clients),
+            (
+                &mut self.output_limit_disconnections,
+                output_limit_disconnections,
+            ),
+            (
+                &mut self.query_limit_disconnections,
+                query_limit_disconnections,
+            ),
+            (&mut self.reads, reads),
+            (&mut self.writes, writes),
+        ] {
+            *sum += part;
+        }
+        // All loops count from one moment.
+        self.expired_before = self.expired_before.max(*expired_before);
+        let rates = self.per_second.iter_mut().zip(per_second);
+        rates.for_each(|(sum, part)| *sum += part);
+        self.by_command.add(by_command);
+    }
+}
+
 /// The figures of all commands.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct CommandStats {
     plain: Vec<Figures>,
     words: HashMap<(usize, usize), Figures>,
@@ -56,6 +149,18 @@ impl CommandStats {
         match counted.word {
             None => &mut self.plain[counted.slot],
             Some(word) => self.words.entry((counted.slot, word)).or_default(),
+        }
+    }
+
+    /// Adds the figures of another loop.
+    fn add(&mut self, other: &CommandStats) {
+        let plain = self.plain.iter_mut().zip(&other.plain);
+        plain.for_each(|(sum, part)| sum.add(part));
+        for (place, part) in &other.words {
+            self.words.entry(*place).or_default().add(part);
+        }
+        for (code, count) in &other.errors {
+            *self.errors.entry(code.clone()).or_default() += count;
         }
     }
 

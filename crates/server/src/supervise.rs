@@ -54,6 +54,7 @@ impl Supervisor {
     fn tick(&mut self, state: &State) {
         let now = state.now;
         if let Some(every) = self.watchdog
+            && state.common.silence(now) < every
             && self.heard.is_none_or(|at| now.duration_since(at) >= every)
         {
             self.heard = Some(now);
@@ -62,7 +63,7 @@ impl Supervisor {
         match (&state.stage, &state.stopped) {
             (_, Some(why)) => self.tell(format!("Stopped: {why}"), &[]),
             (Stage::Loading(progress), None) => {
-                let elapsed = now.duration_since(state.started);
+                let elapsed = now.duration_since(state.common.started);
                 self.tell(loading::status(progress, elapsed), &[]);
             }
             (Stage::Ready(_), None) if !self.ready => {

@@ -69,6 +69,10 @@ impl Common {
             if event.class != Class::Miss {
                 self.watches.touch(event.database, &event.key, epoch);
                 self.key_changed(&event.key, writer, epoch);
+                if self.scans.is_in_use() {
+                    self.scans
+                        .with(|scans| scans.touched(event.database, &event.key));
+                }
             }
             let classes = self.published();
             if classes & event.class.bit() != 0 {
@@ -261,7 +265,7 @@ impl State {
                 }
             }
         }
-        if !self.try_again.is_empty() && !self.beside.is_busy() {
+        if !self.try_again.is_empty() && !self.common.flights.any() {
             let places = std::mem::take(&mut self.try_again);
             crate::command::wait::serve(self, &places);
             newest = newest.max(self.deliver(reader));

@@ -3,14 +3,16 @@
 use crate::common::Home;
 use crate::connection::Connection;
 use crate::control::{Control, Message};
+use crate::crew::Crew;
 use crate::engine::Options;
 use crate::gate::Gate;
 use crate::net::Stream;
 use crate::options::ServerOptions;
-use crate::poll::WAKER;
+use crate::poll::{EventLoop, WAKER};
 use crate::pubsub::Seat;
 use crate::session::Session;
 use crate::state::State;
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -39,9 +41,17 @@ impl Testbed {
         self.control.clone()
     }
 
+    /// Returns a loop without listeners, with this bed's state.
+    pub(crate) fn event_loop(self, state: State) -> EventLoop {
+        let poll = mio::Poll::new().expect("a poller");
+        let crew = Crew::new(vec![self.control]);
+        let state = Arc::new(Mutex::new(state)).lock_arc();
+        EventLoop::new(poll, state, crew, self.messages)
+    }
+
     /// Returns a server that has no database yet.
     pub(crate) fn state(&self, server: ServerOptions, database: Options) -> State {
-        let home = Home::alone(&self.control);
+        let home = Home::each(std::slice::from_ref(&self.control)).remove(0);
         state_at(home, server, database)
     }
 

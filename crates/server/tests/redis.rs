@@ -19,7 +19,9 @@ mod redis {
     pub mod functions;
     pub mod hostile;
     pub mod limits;
+    pub mod linear;
     pub mod lists;
+    pub mod loops;
     pub mod passwords;
     pub mod pause;
     pub mod pipelines;

@@ -8,33 +8,34 @@ use crate::support::{Server, arg, ended, number_from_env};
 
 #[test]
 fn nothing_acknowledged_is_lost_by_kill_9_and_nothing_appears_from_nowhere() {
-    kill("auto", 1, number_from_env("PERDURA_KILL_ROUNDS", 10));
+    kill(&[], 1, number_from_env("PERDURA_KILL_ROUNDS", 10));
 }
 
 #[test]
 fn nothing_is_lost_by_kill_9_where_a_thread_waits_for_the_log() {
-    kill("sync", 1, number_from_env("PERDURA_KILL_SYNC_ROUNDS", 4));
+    let sync = ["--log-io", "sync"];
+    kill(&sync, 1, number_from_env("PERDURA_KILL_SYNC_ROUNDS", 4));
 }
 
 #[test]
 fn nothing_is_lost_by_kill_9_where_threads_write_to_three_image_disks() {
-    kill("auto", 3, number_from_env("PERDURA_KILL_DISKS_ROUNDS", 6));
+    kill(&[], 3, number_from_env("PERDURA_KILL_DISKS_ROUNDS", 6));
 }
 
-/// Kills a server with `disks` image disks again and again while clients write.
-fn kill(log_io: &str, disks: usize, rounds: u64) {
+#[test]
+fn nothing_is_lost_by_kill_9_where_each_client_has_another_loop() {
+    let loops = ["--loops", "4"];
+    kill(&loops, 1, number_from_env("PERDURA_KILL_LOOPS_ROUNDS", 8));
+}
+
+/// Kills a server with these settings and `disks` image disks again and again while clients write.
+fn kill(settings: &[&str], disks: usize, rounds: u64) {
     let seed = number_from_env("PERDURA_KILL_SEED", 1);
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("db");
     // Checkpoints are frequent, so that most kills happen during a checkpoint.
-    let mut extra = vec![
-        "--checkpoint-log-size",
-        "1MiB",
-        "--partitions",
-        "16",
-        "--log-io",
-        log_io,
-    ];
+    let mut extra = vec!["--checkpoint-log-size", "1MiB", "--partitions", "16"];
+    extra.extend(settings);
     let images: Vec<PathBuf> = (0..disks)
         .map(|disk| dir.path().join(format!("images-{disk}")))
         .collect();

@@ -53,15 +53,22 @@ fn await_stopped(pid: u32) {
 
 #[test]
 fn nothing_acknowledged_is_lost_by_a_power_cut() {
-    cut_power("auto", number_from_env("PERDURA_POWERCUT_ROUNDS", 3));
+    cut_power(&[], number_from_env("PERDURA_POWERCUT_ROUNDS", 3));
 }
 
 #[test]
 fn nothing_is_lost_by_a_power_cut_where_a_thread_waits_for_the_log() {
-    cut_power("sync", number_from_env("PERDURA_POWERCUT_SYNC_ROUNDS", 2));
+    let sync = ["--log-io", "sync"];
+    cut_power(&sync, number_from_env("PERDURA_POWERCUT_SYNC_ROUNDS", 2));
 }
 
-fn cut_power(log_io: &str, rounds: u64) {
+#[test]
+fn nothing_is_lost_by_a_power_cut_where_each_client_has_another_loop() {
+    let loops = ["--loops", "4"];
+    cut_power(&loops, number_from_env("PERDURA_POWERCUT_LOOPS_ROUNDS", 2));
+}
+
+fn cut_power(settings: &[&str], rounds: u64) {
     let seed = number_from_env("PERDURA_POWERCUT_SEED", 1);
     let dir = tempfile::tempdir().unwrap();
     let (file, mount) = (dir.path().join("disk"), dir.path().join("mount"));
@@ -70,14 +77,8 @@ fn cut_power(log_io: &str, rounds: u64) {
         Err(why) => return cannot_run("power cuts", "root, loop devices and ext4", &why),
     };
     let data = mount.join("db");
-    let extra = [
-        "--checkpoint-log-size",
-        "1MiB",
-        "--partitions",
-        "16",
-        "--log-io",
-        log_io,
-    ];
+    let mut extra = vec!["--checkpoint-log-size", "1MiB", "--partitions", "16"];
+    extra.extend(settings);
     let mut clients = Clients::new(4, seed);
     for round in 0..rounds {
         let server = Server::start(&data, &extra);

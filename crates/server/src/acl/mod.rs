@@ -29,7 +29,7 @@ pub(crate) mod prove;
 mod rules;
 mod secret;
 pub(crate) mod selector;
-mod throttle;
+pub(crate) mod throttle;
 pub(crate) mod user;
 
 pub(crate) use catalog::CATALOG;
@@ -43,7 +43,7 @@ use crate::pubsub::Topic;
 use crate::resp::parse::Args;
 use crate::session::Session;
 use crate::state::State;
-use log::{Context, Entry, Log};
+use log::{Context, Entry};
 use secret::{Mark, PASSWORD_BYTES_MAX, Secret};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ use user::Judged;
 /// The name of the user that every client acts as until it authenticates.
 const DEFAULT: &[u8] = b"default";
 
-/// The users and the log of denials.
+/// The users.
 #[derive(Debug)]
 pub(crate) struct Acl {
     users: BTreeMap<Vec<u8>, Arc<User>>,
@@ -61,8 +61,6 @@ pub(crate) struct Acl {
     pub changed: bool,
     /// New passwords that [`prove`] has not taken over for hashing yet.
     fresh: Vec<Arc<Secret>>,
-    /// The log of denials.
-    pub log: Log,
 }
 
 impl Acl {
@@ -74,7 +72,6 @@ impl Acl {
             default,
             changed: false,
             fresh: Vec::new(),
-            log: Log::default(),
         }
     }
 
@@ -150,6 +147,13 @@ impl Acl {
         self.put(user);
         self.changed = true;
         Ok(())
+    }
+
+    /// Takes over the users of another loop. That loop hashes their new passwords.
+    pub(crate) fn adopt(&mut self, from: &Acl) {
+        self.users.clone_from(&from.users);
+        self.default = Arc::clone(&from.default);
+        self.changed = from.changed;
     }
 
     /// Takes the passwords added since the last call. The caller must hash them.
@@ -257,6 +261,7 @@ pub(crate) fn login(
     if let Some(user) = state.acl.login(name, password) {
         session.user = user;
         session.authenticated = true;
+        state.forget_stranger(session.seat);
         return true;
     }
     let denied = Denied {
@@ -280,7 +285,7 @@ pub(crate) fn note_of_script(state: &mut State, denied: Denied) {
     };
     let (max, now) = (state.options.acllog_len_max, state.now);
     let entry = Entry::new(denied, Context::Script, &user.name, &client, now);
-    state.acl.log.add(entry, max);
+    state.common.denials.lock().add(entry, max);
 }
 
 fn note(
@@ -294,7 +299,7 @@ fn note(
     let max = state.options.acllog_len_max;
     let name = name.unwrap_or(&session.user.name);
     let entry = Entry::new(denied, context, name, &client, state.now);
-    state.acl.log.add(entry, max);
+    state.common.denials.lock().add(entry, max);
 }
 
 /// Updates the user `default` after `requirepass` was changed. Logged-in clients stay logged in.
@@ -308,6 +313,18 @@ pub(crate) fn requirepass_changed(state: &mut State, mine: &mut Session) {
 /// Gives every session the current version of its user. Disconnects the clients of removed users, and clients that
 /// listen to a channel that is now forbidden. Returns `false` if the caller must disconnect the client of `mine`.
 pub(crate) fn spread(state: &mut State, mine: &mut Session) -> bool {
+    let mut others = std::mem::take(&mut state.others);
+    for other in &mut others {
+        other.acl.adopt(&state.acl);
+        renew_clients(other);
+    }
+    state.others = others;
+    renew_clients(state);
+    renew(&state.acl, mine)
+}
+
+/// Gives the sessions of one loop the current versions of their users.
+fn renew_clients(state: &mut State) {
     let acl = &state.acl;
     let mut gone = Vec::new();
     for (index, connection) in state.connections.iter_mut() {
@@ -322,7 +339,6 @@ pub(crate) fn spread(state: &mut State, mine: &mut Session) -> bool {
             blocking.with(|blocking| blocking.renew(id, user));
         }
     }
-    let stays = renew(acl, mine);
     for index in gone {
         if let Some(connection) = state.connections.take(index) {
             // Until the connection is closed, no event may serve the client.
@@ -331,7 +347,6 @@ pub(crate) fn spread(state: &mut State, mine: &mut Session) -> bool {
         }
         state.touch(index);
     }
-    stays
 }
 
 /// Gives a session the current version of its user. Returns `false` if its client must be disconnected.

@@ -26,6 +26,7 @@ use super::user::Judged;
 use super::{Acl, User};
 use crate::command::Command;
 use crate::control::{Control, Message};
+use crate::cpus;
 use crate::engine::MemoryUse;
 use crate::pubsub::Seat;
 use crate::resp::parse::Args;
@@ -121,7 +122,6 @@ pub(crate) struct Prover {
     unhashed: Vec<Seat>,
     refuted: VecDeque<(Mark, u64)>,
     held: BTreeSet<(Instant, u64, usize)>,
-    throttle: Throttle,
     accounted: u64,
     memory_bytes: u64,
 }
@@ -151,8 +151,7 @@ impl Prover {
 
     /// Takes the oldest check from an address without recent wrong passwords. If all addresses sent wrong passwords
     /// recently, takes the oldest check.
-    fn next_check(&mut self, now: Instant) -> Option<Check> {
-        let throttle = &self.throttle;
+    fn next_check(&mut self, throttle: &Throttle, now: Instant) -> Option<Check> {
         let clean = |check: &Check| throttle.count(check.address, now) == 0;
         let at = self.checks.iter().position(clean).unwrap_or(0);
         self.checks.remove(at)
@@ -242,7 +241,7 @@ pub(crate) fn gate(
             let at = held.unwrap_or_else(|| {
                 session.wrong = session.wrong.saturating_add(1);
                 let address = Address::of(&session.peer);
-                let count = state.prover.throttle.wrong(address, now);
+                let count = state.common.throttle.lock().wrong(address, now);
                 now + delay(count.max(session.wrong))
             });
             session.proof.held = Some(at);
@@ -365,6 +364,10 @@ impl State {
                 id,
             });
         }
+        // The thread of another loop may have hashed the passwords.
+        if self.peers.several() && !self.prover.unhashed.is_empty() && self.acl.is_hashed() {
+            self.resume_unhashed();
+        }
         let fresh = self.acl.take_fresh();
         self.prover.fresh.extend(fresh);
         if !self.prover.busy {
@@ -390,12 +393,12 @@ impl State {
                 }
             },
         };
-        let prover = &mut self.prover;
+        let (prover, common) = (&mut self.prover, Arc::clone(&self.common));
         let hash_first = prover.tried && !prover.fresh.is_empty();
         let mut job = None;
         while !hash_first
             && job.is_none()
-            && let Some(mut check) = prover.next_check(now)
+            && let Some(mut check) = prover.next_check(&common.throttle.lock(), now)
         {
             // Secrets that other checks have settled since the check was queued need not be tried.
             let secrets = std::mem::take(&mut check.secrets);
@@ -451,13 +454,20 @@ impl State {
                 }
             }
             (Proved::Hashed | Proved::Verified(_), _) => {
-                for seat in std::mem::take(&mut self.prover.unhashed) {
-                    self.resume(seat);
-                }
+                self.resume_unhashed();
+                // Clients of other loops may wait for the same hash.
+                self.common.wake_others(self.event_loop);
             }
         }
         self.account_proof();
         self.tend_passwords(Instant::now());
+    }
+
+    /// Resumes the clients that wait until new passwords are hashed.
+    fn resume_unhashed(&mut self) {
+        for seat in std::mem::take(&mut self.prover.unhashed) {
+            self.resume(seat);
+        }
     }
 
     /// Records in a client's proof whether the tried password is wrong.
@@ -547,6 +557,7 @@ fn start_worker(control: &Control) -> std::io::Result<SyncSender<Job>> {
 
 /// Runs jobs on the thread until the queue of jobs is closed.
 fn work(jobs: &Receiver<Job>, control: &Control) {
+    cpus::unpin();
     while let Ok(job) = jobs.recv() {
         // A panic is caught, because clients wait for the job's result.
         let proved = match job {

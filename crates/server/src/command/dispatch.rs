@@ -46,6 +46,7 @@ pub(crate) fn execute(
     if let Ok(command) = checked
         && (state.waits_for_landing(session, command, args)
             || state.keeps_back(session, command, args)
+            || state.waits_to_be_alone(session, command, args)
             || (session.may_prove(command) && acl::prove::gate(state, session, command, args)))
     {
         return After::Postpone;
@@ -224,7 +225,10 @@ fn keep_back(
     state.running = Seat::NOBODY;
     match after {
         After::Behind(bytes) => state.keep_back_for_log(session.seat, bytes),
-        _ => state.beside.keep(session.seat),
+        _ => {
+            let landings = state.common.flights.landings();
+            state.beside.keep(session.seat, landings);
+        }
     }
     After::Postpone
 }
@@ -249,7 +253,7 @@ fn check(
     if let (Stage::Loading(progress), false) = (&state.stage, command.has(flag::LOADING)) {
         return Err(loading::text(
             progress,
-            state.now.duration_since(state.started),
+            state.now.duration_since(state.common.started),
         ));
     }
     for key in command.key_args(args) {

@@ -6,12 +6,14 @@ use super::{After, Command, Data, Keys, Later, Run, Told, flag};
 use crate::beside::Single;
 use crate::blocking::Asking;
 use crate::engine::{Attempt, Db, Error, PartitionSet, Ticket, Tx, error_text};
+use crate::jobs::Stepping;
 use crate::replies::Replies;
 use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
 use crate::session::Session;
 use crate::state::{Stage, State};
 use crate::tell::Message;
+use crate::watch::Own;
 use perdura_base::flaw::{Flaw, armed};
 use std::cell::RefCell;
 
@@ -69,6 +71,7 @@ pub(crate) fn run_data(
         return leave(state, session, begun, args, partitions);
     }
     let (start, mut kept, mut held) = (replies.buf.len(), Vec::new(), None);
+    let mut watched = Own::new();
     let (observing, claims) = (Observing::of(state), Claims::new(&state.common));
     let claims = RefCell::new(claims);
     let mut run = |tx: &mut Tx<'_>| {
@@ -87,9 +90,9 @@ pub(crate) fn run_data(
     let mut publish = |outcome: &mut Outcome, ticket: Ticket| {
         outcome.publish(&observing, &mut claims.borrow_mut(), ticket.epoch);
         state.note_reads(session, command, args);
-        if let Some(wait) = outcome.take_wait() {
+        if outcome.later.is_some() {
             let asking = Asking::of(session, command, ticket.epoch);
-            begin_wait(state, asking, wait, args);
+            watched = defer(state, asking, args, outcome);
         }
     };
     let result = Claims::complete(&claims, || {
@@ -107,8 +110,9 @@ pub(crate) fn run_data(
                 begun,
                 args,
                 held: held.unwrap_or(partitions),
+                watched,
             };
-            follow(state, &request, outcome, ticket)
+            follow(state, request, outcome, ticket)
         }
         Err(error) => {
             failed(
@@ -121,6 +125,19 @@ pub(crate) fn run_data(
     }
 }
 
+/// Makes the client of a command that has no reply yet wait for its keys, or watch the sources of the steps to come.
+/// Returns the watched sources. The caller holds the latches of the transaction.
+#[cold]
+fn defer(state: &State, asking: Asking, args: &Args<'_>, outcome: &mut Outcome) -> Own {
+    if let Some(Later::Steps(work)) = &outcome.later {
+        return state.watch_sources(asking.database, args, &**work);
+    }
+    if let Some(wait) = outcome.take_wait() {
+        begin_wait(state, asking, wait, args);
+    }
+    Own::new()
+}
+
 /// A data command whose transaction has committed.
 struct Committed<'a> {
     session: &'a Session,
@@ -128,13 +145,15 @@ struct Committed<'a> {
     args: &'a Args<'a>,
     /// The partitions that the transaction has latched.
     held: PartitionSet,
+    /// The watched sources of a command that will run in steps.
+    watched: Own,
 }
 
 /// Does what follows the commit of a data command. Returns the epochs that the reply depends on, and the next action of
 /// the connection.
 fn follow(
     state: &mut State,
-    request: &Committed<'_>,
+    request: Committed<'_>,
     mut outcome: Outcome,
     ticket: Ticket,
 ) -> (Told, After) {
@@ -143,7 +162,8 @@ fn follow(
         begun,
         args,
         held,
-    } = *request;
+        watched,
+    } = request;
     match outcome.later.take() {
         None => {
             let told = outcome.told(ticket.epoch, state.reached);
@@ -156,7 +176,8 @@ fn follow(
             (Told::NOTHING, After::Block)
         }
         Some(Later::Steps(work)) => {
-            state.add_job(session, begun, args, work);
+            let stepping = Stepping { work, watched };
+            state.add_job(session, begun, args, stepping);
             (Told::NOTHING, After::Steps)
         }
         Some(Later::Beside | Later::Wait(_)) => leave(state, session, begun, args, held),
@@ -225,7 +246,7 @@ pub(crate) fn note(state: &mut State, error: &Error) {
         state.stopped.get_or_insert_with(|| why.clone());
     }
     if matches!(error, Error::LogFull(_)) {
-        state.conditions.note_refusal();
+        state.common.note_refusal();
     }
 }
 

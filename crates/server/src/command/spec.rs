@@ -42,6 +42,8 @@ pub(crate) mod flag {
     /// Runs outside of transactions, and either shows no data or sets the epoch of its reply itself. Without this flag,
     /// the reply of a command outside of transactions depends on every earlier write.
     pub(crate) const APART: u32 = 1 << 14;
+    /// May have to run while no other loop runs a round: see [`crate::alone`].
+    pub(crate) const ALONE: u32 = 1 << 15;
 }
 
 /// The arguments that are keys. They determine the partitions that a command needs.

@@ -71,11 +71,6 @@ fn serve_place(state: &State, db: &Db, place: Place<'_>) -> Result<(Outcome, Tol
 /// Makes a client wait for its keys. The caller holds the latches of the keys' partitions.
 #[cold]
 pub(crate) fn begin_wait(state: &State, asking: Asking, wait: Wait, args: &Args<'_>) {
-    if wait.gone.is_some() {
-        // From now on the purge reports the keys that it removes. It removes a key of this partition only when the
-        // latch is released.
-        state.control.gate.hear_expired(true);
-    }
     state
         .common
         .blocking
@@ -171,10 +166,15 @@ pub(crate) fn unblock(state: &mut State, id: u64, error: Option<&str>) -> bool {
         return false;
     };
     let told = Told::read(waiter.asking.epoch);
-    answer_blocked(state, waiter.asking.seat, told, |out| match error {
-        Some(text) => out.error(text),
-        None => out.null_array(),
-    });
+    let seat = waiter.asking.seat;
+    let state = state.at_loop(seat.event_loop);
+    debug_assert!(state.is_some(), "CLIENT UNBLOCK runs alone");
+    if let Some(state) = state {
+        answer_blocked(state, seat, told, |out| match error {
+            Some(text) => out.error(text),
+            None => out.null_array(),
+        });
+    }
     true
 }
 

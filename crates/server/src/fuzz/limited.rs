@@ -452,7 +452,10 @@ fn turn(state: &mut State, around: &Testbed) {
     while let Ok(message) = around.messages.try_recv() {
         match message {
             Message::Proved(proved) => state.proved(&proved),
-            _ => state.saving = None,
+            _ => state
+                .common
+                .saves
+                .store(false, std::sync::atomic::Ordering::Release),
         }
     }
 }

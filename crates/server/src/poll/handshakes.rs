@@ -62,6 +62,11 @@ impl Handshakes {
         Ok(())
     }
 
+    /// Returns the number of handshakes.
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
     /// Returns whether the maximum number of handshakes is reached.
     pub(super) fn is_full(&self) -> bool {
         self.all.len() >= self.most

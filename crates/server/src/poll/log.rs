@@ -44,7 +44,8 @@ impl EventLoop {
         else {
             return;
         };
-        if !db.collect() {
+        // Another loop may have collected.
+        if !db.collect() && !self.state.peers.several() {
             return;
         }
         self.state.reached = db.reached();

@@ -10,6 +10,9 @@
 //! disconnected. If there is no large unfinished request, all clients are read until the share is full. Then the
 //! client with the largest buffers is disconnected. `CLIENT NO-EVICT ON` protects a client from this.
 //!
+//! Several loops share the memory. One loop at a time reads a large request, and the loop with the largest client of all
+//! disconnects it ([`crate::crowd`]).
+//!
 //! A large, complete request that waits for the server frees its memory once it has run. If the chosen client's request
 //! fits only after that, no large request is read until the waiting request has run.
 
@@ -24,6 +27,9 @@ use std::time::{Duration, Instant};
 const STALLED: Duration = Duration::from_secs(1);
 /// The minimum number of bytes that counts as progress.
 const PROGRESS_BYTES_MIN: u64 = 64 << 10;
+
+/// The id of no client.
+const NO_CLIENT: u64 = 0;
 
 /// Returns the bytes that the chosen client must send within [`STALLED`]. At that pace the last quarter of the
 /// share fills up in about a minute, for a share of any size.
@@ -99,12 +105,25 @@ impl EventLoop {
 
     /// Disconnects the client with the largest buffers. Returns `false` if no client may be disconnected.
     fn evict_largest(&mut self, used: u64, share: u64) -> bool {
+        let (largest, larger) = self.largest();
+        if let Some(other) = larger {
+            self.state.common.wake(other);
+            return false;
+        }
+        largest.is_some_and(|index| self.evict(index, used, share))
+    }
+
+    /// Returns the index of this loop's client with the largest buffers, and the index of another loop that has a client
+    /// with larger ones.
+    fn largest(&self) -> (Option<usize>, Option<usize>) {
         let clients = self.state.connections.iter();
         let largest = clients
             .filter(|(_, c)| !c.session.no_evict && c.accounted() > 0)
-            .max_by_key(|(_, c)| c.accounted())
-            .map(|(index, _)| index);
-        largest.is_some_and(|index| self.evict(index, used, share))
+            .map(|(index, c)| (index, c.accounted()))
+            .max_by_key(|(_, bytes)| *bytes);
+        let bytes = largest.map_or(0, |(_, bytes)| bytes);
+        let larger = self.state.common.crowd.larger(self.state.event_loop, bytes);
+        (largest.map(|(index, _)| index), larger)
     }
 
     /// Disconnects a client to free its buffers for the remaining clients.
@@ -132,6 +151,9 @@ impl EventLoop {
         if let Some((used, share)) = self.client_memory()
             && used > share / 4 * 3
         {
+            // Another loop may have left its largest client to this loop.
+            self.keep_share();
+            let _ = self.largest();
             let room = share.saturating_sub(used);
             self.choose_reader(before, room);
             if let Some(index) = self.stalled(share)
@@ -141,6 +163,11 @@ impl EventLoop {
             }
         } else {
             self.reader = None;
+            let (own, crowd) = (self.state.event_loop, &self.state.common.crowd);
+            crowd.end_reading(own);
+            crowd.larger(own, 0);
+            crowd.any_waits(own, false);
+            self.note_parked();
         }
         if before.is_some() && before != self.state.squeezed {
             self.resume_reading();
@@ -151,7 +178,8 @@ impl EventLoop {
     fn stalled(&mut self, share: u64) -> Option<usize> {
         let state = &self.state;
         let all = || state.connections.iter();
-        let others_wait = all().any(|(_, c)| c.readable && c.held_off(state));
+        let waits = all().any(|(_, c)| c.readable && c.held_off(state));
+        let others_wait = state.common.crowd.any_waits(state.event_loop, waits);
         let reader = self.reader.as_mut()?;
         let (index, chosen) = all().find(|(_, c)| c.session.seat.id == reader.id)?;
         if chosen.queued && chosen.received == reader.had {
@@ -166,9 +194,21 @@ impl EventLoop {
     /// first, chooses the client of that request instead. In that case the loop reads from no client with large
     /// buffers.
     fn choose_reader(&mut self, before: Option<u64>, room: u64) {
+        let (own, crowd) = (self.state.event_loop, &self.state.common.crowd);
         let reader = choose(&self.state, before);
-        if let Some(waiting) = awaited(&self.state, reader, room) {
-            self.state.squeezed = Some(waiting.session.seat.id);
+        if reader.is_some() && !crowd.may_read(own) {
+            self.state.squeezed = Some(NO_CLIENT);
+            self.reader = None;
+            return;
+        }
+        if reader.is_none() {
+            crowd.end_reading(own);
+        }
+        let parked = largest_waiting(&self.state).map(|c| c.session.seat.id);
+        crowd.note_parked(own, parked.is_some());
+        let waiting = parked.or(crowd.parked_beside(own).then_some(NO_CLIENT));
+        if let Some(waiting) = waiting.filter(|_| !fits(reader, room)) {
+            self.state.squeezed = Some(waiting);
             self.reader = None;
             return;
         }
@@ -184,6 +224,15 @@ impl EventLoop {
             watched, self.state.squeezed,
             "the client that is read is watched"
         );
+    }
+
+    /// Notes for the other loops whether a complete large request waits, once half of the share is used.
+    fn note_parked(&self) {
+        let (own, crowd) = (self.state.event_loop, &self.state.common.crowd);
+        let is_used = self
+            .client_memory()
+            .is_some_and(|(used, share)| used > share / 2);
+        crowd.note_parked(own, is_used && largest_waiting(&self.state).is_some());
     }
 
     fn resume_reading(&mut self) {
@@ -215,11 +264,9 @@ fn largest_waiting(state: &State) -> Option<&Connection> {
         .max_by_key(|c| c.input_held())
 }
 
-/// Returns the client with the largest waiting request, if the rest of `reader`'s request exceeds `room`. That waiting
-/// request must run first.
-fn awaited<'a>(state: &'a State, reader: Option<&Connection>, room: u64) -> Option<&'a Connection> {
-    let fits = reader.is_none_or(|c| to_u64(c.input_wanted()) <= room);
-    largest_waiting(state).filter(|_| !fits)
+/// Returns whether the rest of `reader`'s request fits into `room`. If not, a complete request that waits must run first.
+fn fits(reader: Option<&Connection>, room: u64) -> bool {
+    reader.is_none_or(|c| to_u64(c.input_wanted()) <= room)
 }
 
 /// Chooses the client from which the loop reads while other clients must wait. The client `before` stays chosen while
@@ -313,7 +360,8 @@ mod tests {
         assert_eq!(client.input_wanted(), 900_002, "the end of the line, too");
         state.connections.put(index, client);
         let reader = choose(&state, None);
-        assert!(awaited(&state, reader, 0).is_none(), "nobody waits");
+        assert!(!fits(reader, 0));
+        assert!(largest_waiting(&state).is_none(), "nobody waits");
         let index = state.connections.reserve();
         let mut client = connection(&state, socket(), index, 2);
         client.session.block = Some(Block {
@@ -325,7 +373,7 @@ mod tests {
         let id = |chosen: Option<&Connection>| chosen.map(|c| c.session.seat.id);
         let reader = choose(&state, None);
         assert_eq!(id(reader), Some(1));
-        assert_eq!(id(awaited(&state, reader, 900_001)), Some(2));
-        assert_eq!(id(awaited(&state, reader, 900_002)), None, "it fits");
+        assert_eq!(id(largest_waiting(&state)), Some(2));
+        assert!(!fits(reader, 900_001) && fits(reader, 900_002));
     }
 }

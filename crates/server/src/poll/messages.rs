@@ -11,6 +11,7 @@ use crate::resp::reply::Out;
 use crate::signals::Signals;
 use crate::state::{Stage, unix_seconds};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl EventLoop {
     /// Does what the signals ask for.
@@ -31,11 +32,13 @@ impl EventLoop {
         match message {
             Message::Opened(Ok(db)) => self.opened(db)?,
             Message::Opened(Err(error)) => return Err(error.into()),
+            Message::Joined { db, at } => self.join(db, at)?,
+            Message::Newcomer(newcomer) => self.greet(*newcomer),
             Message::Stop { checkpoint } => self.stop(Ending::Asked { checkpoint }),
-            // The figures include the keys of all partitions. The command beside the loop holds some of these
-            // partitions.
-            Message::Figures(sender) if self.state.beside.is_busy() => {
-                self.state.beside.keep_figures(sender);
+            // The figures include the keys of all partitions. A command beside a loop holds some of these partitions.
+            Message::Figures(sender) if self.state.common.flights.any() => {
+                let landings = self.state.common.flights.landings();
+                self.state.beside.keep_figures(sender, landings);
             }
             // The thread that requested the figures may have stopped waiting for them.
             Message::Figures(sender) => drop(sender.send(everything(&mut self.state))),
@@ -49,24 +52,23 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Serves the database that was opened.
+    /// Serves the database that was opened, and gives it to the other loops.
     fn opened(&mut self, db: Db) -> Result<(), ServeError> {
         debug_assert!(
             matches!(self.state.stage, Stage::Loading(_)),
             "a database opens once"
         );
-        let gate = Arc::clone(&self.gate);
-        db.on_durable(Box::new(move |_| gate.advanced()));
+        let common = Arc::clone(&self.state.common);
+        db.on_durable(Box::new(move |durable| common.advanced(durable)));
         let control = self.state.control.clone();
+        let common = Arc::clone(&self.state.common);
         db.on_expired(Box::new(move |keys, epoch| {
-            control.gate.count_expired(keys.len());
-            if control.gate.hears_expired() {
+            common.count_expired(keys.len());
+            if common.hears_expired() {
                 let keys = keys.to_vec();
                 control.send(Message::Expired { keys, epoch });
             }
         }));
-        self.hear_completions(&db)?;
-        self.state.reached = db.reached();
         for line in db.report().to_string().lines() {
             tracing::info!("{line}");
         }
@@ -77,19 +79,29 @@ impl EventLoop {
             tracing::warn!("{line}");
         }
         tracing::info!("Ready to accept commands");
-        self.state.opened_at = unix_seconds();
         db.hold_purge(self.state.pause.until().is_some());
+        let at = unix_seconds();
+        self.crew.share(self.state.event_loop, &db, at);
+        self.join(db, at)?;
+        self.state.tell_supervisor();
+        Ok(())
+    }
+
+    /// Runs commands with the database from now on. `at` is the time of its opening, seconds since 1970.
+    fn join(&mut self, db: Db, at: u64) -> Result<(), ServeError> {
+        self.hear_completions(&db)?;
+        self.state.reached = db.reached();
+        self.state.opened_at = at;
         self.state.stage = Stage::Ready(db);
         self.state.share_memory();
         self.state.note_accesses();
         self.state.load_functions()?;
-        self.state.tell_supervisor();
         Ok(())
     }
 
     /// Answers the client that waits for SAVE, if it is still there.
     fn saved(&mut self, client: u64, result: &Result<(), Error>) {
-        self.state.saving = None;
+        self.state.common.saves.store(false, Ordering::Release);
         let found = self
             .state
             .connections

@@ -6,6 +6,7 @@
 
 use super::EventLoop;
 use crate::pubsub::Seat;
+use crate::state::State;
 use std::time::{Duration, Instant};
 
 /// The minimum age of an unauthenticated client that a newcomer may replace.
@@ -15,17 +16,30 @@ impl EventLoop {
     /// Returns whether one more client may connect. If there is no room, first tries to close the client that has been
     /// unauthenticated for the longest time.
     pub(super) fn has_place(&mut self) -> bool {
-        let options = &self.state.options;
-        let (all, strangers) = (options.maxclients, options.maxclients_unauthenticated);
-        let is_full = self.state.connections.count() >= all;
-        // A newcomer has not authenticated, unless no password is needed.
-        let is_crowded = !self.state.acl.open() && self.state.strangers.len() >= strangers;
-        if !is_full && !is_crowded {
+        // The newcomer is counted already.
+        let is_full = self.is_full(0);
+        if !is_full && !self.is_crowded() {
             return true;
         }
         self.forget_known();
-        let is_crowded = !self.state.acl.open() && self.state.strangers.len() >= strangers;
-        (!is_full && !is_crowded) || self.close_stranger()
+        (!is_full && !self.is_crowded()) || self.close_stranger()
+    }
+
+    /// Returns whether the clients of all loops and `more` clients are more than may be.
+    pub(super) fn is_full(&self, more: usize) -> bool {
+        let clients = self.state.common.crowd.clients() + more;
+        clients > self.state.options.maxclients
+    }
+
+    /// Returns whether there are as many clients that have not authenticated as may be. A newcomer has not authenticated,
+    /// unless no password is needed.
+    pub(super) fn is_crowded(&self) -> bool {
+        let State {
+            common, strangers, ..
+        } = &*self.state;
+        let others = common.crowd.strangers_beside(self.state.event_loop);
+        let most = self.state.options.maxclients_unauthenticated;
+        !self.state.acl.open() && others + strangers.len() >= most
     }
 
     /// Notes a client that has to authenticate.
@@ -39,8 +53,12 @@ impl EventLoop {
 
     /// Forgets the authenticated clients and the closed clients.
     fn forget_known(&mut self) {
-        let connections = &self.state.connections;
-        self.state.strangers.retain(|seat| {
+        let State {
+            connections,
+            strangers,
+            ..
+        } = &mut *self.state;
+        strangers.retain(|seat| {
             let found = connections.get(seat.index);
             found.is_some_and(|c| c.session.seat == *seat && !c.session.authenticated)
         });

@@ -2,9 +2,10 @@
 
 use super::{CONNECTIONS, EventLoop, TICK};
 use crate::connection::Connection;
-use crate::net::{Listener, Stream};
+use crate::net::{Listener, Newcomer};
 use crate::pubsub::Seat;
 use crate::session::Session;
+use crate::state::State;
 use mio::Token;
 use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
@@ -43,7 +44,8 @@ impl EventLoop {
             if begin.elapsed() > ACCEPT_SHARE {
                 break;
             }
-            if is_tls && !self.makes_room_for_handshake() {
+            let is_only = !self.state.peers.several();
+            if is_tls && is_only && !self.makes_room_for_handshake() {
                 // The loop tries again after a handshake ends or at the next tick. Both wake it.
                 self.accept_pending = true;
                 return;
@@ -52,7 +54,13 @@ impl EventLoop {
             match self.listeners[at].accept(tls, certified) {
                 Ok((stream, peer, local)) => {
                     let unix = matches!(self.listeners[at], Listener::Unix(..));
-                    self.greet(stream, peer, local, unix);
+                    self.place(Newcomer {
+                        stream,
+                        peer,
+                        local,
+                        unix,
+                        tries: 0,
+                    });
                 }
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
                 Err(e)
@@ -81,52 +89,113 @@ impl EventLoop {
         }
     }
 
-    fn greet(&mut self, mut stream: Stream, peer: String, local: String, unix: bool) {
-        if self.state.options.protected_mode && self.state.acl.open() && !stream.is_local() {
-            self.state.stats.rejected += 1;
-            if !stream.handshaking() {
-                // The error is a courtesy, so a failed write does not matter.
-                let _ = stream.write(PROTECTED);
-            }
-            return;
+    /// Gives a connection to the loop with the fewest clients. If clients of other loops would have to leave for it, gives
+    /// it to the loop with most clients that have not authenticated.
+    fn place(&mut self, newcomer: Newcomer) {
+        let (own, crowd) = (self.state.event_loop, &self.state.common.crowd);
+        let event_loop = match () {
+            () if !self.state.peers.several() => own,
+            () if newcomer.stream.handshaking() => crowd.calmest(),
+            () if self.is_full(1) || self.is_crowded() => crowd.strangest(),
+            () => crowd.emptiest(),
+        };
+        crowd.join(event_loop);
+        match event_loop == own {
+            true => self.greet(newcomer),
+            false => self.crew.give(event_loop, newcomer),
         }
-        if !self.has_place() {
-            self.state.stats.rejected += 1;
-            if stream.handshaking() {
-                return;
+    }
+
+    /// Serves a client from now on, or refuses it. The client is counted already.
+    pub(super) fn greet(&mut self, newcomer: Newcomer) {
+        let placed = match self.takes_requests() {
+            true => self.find_place(newcomer),
+            false => None,
+        };
+        if !placed.is_some_and(|newcomer| self.admit(newcomer)) {
+            self.state.common.crowd.leave(self.state.event_loop);
+        }
+    }
+
+    /// Returns the client if it may be served here. If there is no room, gives the client to the next loop, where another
+    /// client may have to leave for it. The last loop refuses the client.
+    fn find_place(&mut self, mut newcomer: Newcomer) -> Option<Newcomer> {
+        let stream = &mut newcomer.stream;
+        let silent = stream.handshaking();
+        if silent && !self.makes_room_for_handshake() {
+            return None;
+        }
+        let is_open = self.state.options.protected_mode && self.state.acl.open();
+        let refusal = if is_open && !stream.is_local() {
+            PROTECTED
+        } else if self.has_place() {
+            return Some(newcomer);
+        } else {
+            newcomer.tries += 1;
+            if newcomer.tries < self.state.common.loops() {
+                let next = (self.state.event_loop + 1) % self.state.common.loops();
+                self.state.common.crowd.join(next);
+                self.crew.give(next, newcomer);
+                return None;
             }
+            b"-ERR max number of clients reached\r\n"
+        };
+        self.state.stats.rejected += 1;
+        if !silent {
             // The error is a courtesy, so a failed write does not matter.
-            let _ = stream.write(b"-ERR max number of clients reached\r\n");
-            return;
+            let _ = newcomer.stream.write(refusal);
         }
+        None
+    }
+
+    /// Returns whether the loop has taken a client.
+    fn admit(&mut self, newcomer: Newcomer) -> bool {
+        let Newcomer {
+            mut stream,
+            peer,
+            local,
+            unix,
+            ..
+        } = newcomer;
         // Without keepalive, a peer that has disappeared without closing is noticed only when something is sent
         // to it.
         let _ = stream.keep_alive(self.state.options.tcp_keepalive_seconds);
         let index = self.state.connections.reserve();
         if let Err(e) = stream.register(self.poll.registry(), Token(CONNECTIONS + index)) {
             tracing::warn!("Cannot watch a connection: {e}");
-            return self.state.connections.release(index);
+            self.state.connections.release(index);
+            return false;
         }
         self.state.stats.accepted += 1;
         let seat = Seat {
             event_loop: self.state.event_loop,
             index,
-            id: self.next_id,
+            id: self.state.common.next_client(),
         };
         let session = Session::new(seat, peer, local, unix, &self.state);
         if stream.handshaking()
             && let Err(e) = self.handshakes.begin(index, seat.id, session.since)
         {
             tracing::error!("Cannot start a thread for TLS handshakes: {e}");
-            return self.state.connections.release(index);
+            self.state.connections.release(index);
+            return false;
         }
         if !session.authenticated {
             self.note_stranger(seat);
         }
-        self.next_id += 1;
         self.state
             .connections
             .put(index, Box::new(Connection::new(stream, session)));
+        true
+    }
+
+    /// Notes what the loop that accepts connections must know of this loop.
+    pub(super) fn note_crowd(&mut self) {
+        if self.state.peers.several() {
+            let (own, crowd) = (self.state.event_loop, &self.state.common.crowd);
+            crowd.note_strangers(own, self.state.strangers.len());
+            crowd.note_handshakes(own, self.handshakes.count());
+        }
     }
 
     /// Does the loop's regular upkeep, if a tick is due.
@@ -136,12 +205,19 @@ impl EventLoop {
             return;
         }
         self.ticked = now;
-        self.state.try_again.append(&mut self.state.try_later);
+        let State {
+            try_again,
+            try_later,
+            ..
+        } = &mut *self.state;
+        try_again.append(try_later);
         self.look_for_stop();
         self.answer_stalled();
-        self.look_for_delays();
-        self.tell_views();
+        self.state.look_for_delays();
+        self.state.tell_views();
+        self.state.common.beat(self.state.event_loop, now);
         self.state.tell_supervisor();
+        self.state.publish_figures();
         self.close_handshakes();
         let (since, before) = self.counted;
         let elapsed = now.duration_since(since);
@@ -157,8 +233,8 @@ impl EventLoop {
             }
             self.counted = (now, counts);
             self.state.look_at_checkpoints();
-            self.look_at_conditions();
-            self.look_for_alarms();
+            self.state.look_at_conditions();
+            self.state.look_for_alarms();
             self.end_mutual_waits();
             self.close_idle();
             self.rest_idle();

@@ -21,6 +21,7 @@ pub mod fixed;
 pub mod ignored;
 pub mod kind;
 mod logs;
+mod loops;
 mod nodes;
 mod packed;
 mod redis_conf;

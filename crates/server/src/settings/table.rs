@@ -5,7 +5,7 @@ use super::row::{
     ANY_BYTES, I32_MAX, addresses, count, database, millis, one, path, paths, put_addresses,
     put_millis, put_path, put_paths, row, server,
 };
-use super::{ClientShare, Group, Setting, archive, clients, logs, nodes, packed, texts};
+use super::{ClientShare, Group, Setting, archive, clients, logs, loops, nodes, packed, texts};
 use crate::options::{DebugAccess, OnStop};
 use crate::tls::TlsAuthClients;
 use perdura::{Level, LogIo};
@@ -229,6 +229,8 @@ pub static SETTINGS: &[Setting] = &[
         }),
     )
     .redis("unixsocket"),
+    loops::COUNT,
+    loops::CPUS,
     clients::COUNT,
     clients::STRANGERS,
     clients::TRACKED_KEYS,

@@ -157,6 +157,7 @@ fn finish(shared: &Shared, mut step: Step) -> bool {
 }
 
 fn work(shared: &Shared, wake: &(dyn Fn() + Send + Sync)) {
+    crate::cpus::unpin();
     // If the system refuses, the priority stays unchanged.
     let _refused = rustix::process::nice(NICER);
     loop {

@@ -15,8 +15,12 @@ pub struct Running {
     pub _dir: TempDir,
 }
 
+/// Returns the options of a server on a free port. The variable `PERDURA_TEST_LOOPS` sets the number of its loops.
 pub fn local() -> ServerOptions {
+    let loops = std::env::var("PERDURA_TEST_LOOPS").ok();
+    let loops = loops.map(|loops| loops.parse().expect("a number of loops"));
     ServerOptions {
+        loops,
         listen: vec!["127.0.0.1:0".parse().expect("an address")],
         ..ServerOptions::default()
     }

@@ -4,6 +4,7 @@
 use super::client::{Client, local, start, start_with};
 use perdura_server::{DebugAccess, ServerOptions};
 use std::net::TcpStream;
+use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -197,6 +198,8 @@ fn the_slow_log_shows_no_passwords() {
 #[test]
 fn clients_that_are_all_heavy_at_once_do_not_share_one_round() {
     let running = start_with(ServerOptions {
+        // The rounds of several loops share the test's two CPUs.
+        loops: Some(NonZeroUsize::MIN),
         enable_debug_command: DebugAccess::Local,
         ..local()
     });

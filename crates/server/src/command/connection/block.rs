@@ -14,7 +14,7 @@ use crate::acl;
 use crate::ahead::AHEAD_KEYS;
 use crate::beside::Load;
 use crate::command::data::{Claims, Observing, Outcome};
-use crate::command::flag::{APART, FAST, IMMEDIATE, LOADING, PROVES};
+use crate::command::flag::{ALONE, APART, FAST, IMMEDIATE, LOADING, PROVES};
 use crate::command::run::{add_partitions, failed, told_by};
 use crate::command::spec::{Command, plain};
 use crate::command::{After, Cx, Data, Effects, Keys, PlainFn, Run, flag};
@@ -34,7 +34,12 @@ use std::time::{Duration, Instant};
 /// The commands of this module.
 pub(crate) static COMMANDS: &[Command] = &[
     plain("discard", 1, LOADING | IMMEDIATE | FAST | APART, discard),
-    plain("exec", 1, LOADING | IMMEDIATE | PROVES | APART, exec),
+    plain(
+        "exec",
+        1,
+        LOADING | IMMEDIATE | PROVES | APART | ALONE,
+        exec,
+    ),
     plain("multi", 1, LOADING | IMMEDIATE | FAST | APART, multi),
 ];
 

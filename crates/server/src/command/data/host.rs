@@ -15,8 +15,6 @@ pub(crate) struct Host {
     sparse_sketch_bytes_max: u64,
     long: u64,
     looks_ahead: bool,
-    /// True if commands run in steps on the loop, and must hear of changes.
-    has_jobs: bool,
     /// True while CLIENT PAUSE defers writes.
     is_paused: bool,
     /// The greatest number of keys that [`crate::tracking`] notes.
@@ -33,7 +31,6 @@ impl Host {
             sparse_sketch_bytes_max: state.options.hll_sparse_bytes_max,
             long: state.steps.long,
             looks_ahead: state.looks_ahead,
-            has_jobs: !state.jobs.is_empty(),
             is_paused: state.pause.until().is_some(),
             tracking_keys_max: state.options.tracking_keys_max,
         }
@@ -59,10 +56,7 @@ impl Server<'_> {
     /// Returns whether any client needs reports of changed keys. The caller holds the latches of a transaction, so a
     /// client that has begun to watch one of its keys is known.
     fn has_observers(&self) -> bool {
-        match self {
-            Server::Loop(state) => !state.jobs.is_empty() || state.common.has_observers(),
-            Server::Beside(host, common) => host.has_jobs || common.has_observers(),
-        }
+        self.common().has_observers()
     }
 
     /// Returns whether the clients that wait for keys may be served now.

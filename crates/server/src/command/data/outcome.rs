@@ -1,7 +1,7 @@
 //! The work that remains after a command's transaction. Observers get events, and the space of flushed databases is
 //! freed.
 
-use super::{Claims, Class, Event, Later};
+use super::{Claims, Event, Later};
 use crate::blocking::Wait;
 use crate::command::Told;
 use crate::command::scripts::ran::Ran;
@@ -105,6 +105,9 @@ impl Outcome {
         let (common, told) = (to.common, self.told(epoch, to.reached));
         if self.emptied || self.swapped != 0 {
             common.all_changed(epoch);
+            if common.scans.is_in_use() {
+                common.scans.with(|scans| scans.swapped(self.swapped));
+            }
         }
         // An answer comes behind the events that led to it, and before the events of the answered command.
         let (first, mut from) = (claims.first_events(), 0);
@@ -121,20 +124,12 @@ impl Outcome {
         common.tell(&self.events[from.max(first)..], to.writer, epoch);
     }
 
-    /// Counts the lookups, informs this loop's jobs, and frees the space of flushed databases.
+    /// Counts the lookups, and frees the space of flushed databases.
     pub(crate) fn settle(self, state: &mut State) {
         state.stats.hits += self.hits;
         state.stats.misses += self.misses;
         state.stats.errors += self.errors;
         state.changes.add(self.changes);
-        for event in self
-            .events
-            .iter()
-            .filter(|event| event.class != Class::Miss)
-        {
-            state.jobs.touched(event.database, &event.key);
-        }
-        state.jobs.swapped(self.swapped);
         if let Some(ran) = self.ran {
             ran.settle(state);
         }

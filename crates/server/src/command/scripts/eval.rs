@@ -81,7 +81,7 @@ fn by_name(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, reads: b
 
 fn find(data: &Data<'_, '_>, sha: &[u8]) -> Option<(String, Arc<[u8]>)> {
     let sha = std::str::from_utf8(sha).ok()?.to_ascii_lowercase();
-    let source = data.state().scripts.cache.borrow().get(&sha)?;
+    let source = data.state().common.scripts.lock().get(&sha)?;
     Some((sha, source))
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 const MAP: &str = "redis/functions";
 
 /// A library.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Library {
     /// The library's whole text.
     pub text: Arc<[u8]>,
@@ -241,6 +241,17 @@ impl Functions {
         }
         self.changed = self.changed.max(epoch);
         gone.retain(|sha| !self.libraries.values().any(|library| library.sha == *sha));
+        gone
+    }
+
+    /// Takes over the libraries of another loop. Returns the SHA-1s of the libraries that are gone.
+    pub(super) fn adopt(&mut self, from: &Functions) -> Vec<String> {
+        let kept = |library: &Library| from.libraries.values().any(|one| one.sha == library.sha);
+        let gone = self.libraries.values().filter(|library| !kept(library));
+        let gone = gone.map(|library| library.sha.clone()).collect();
+        self.libraries.clone_from(&from.libraries);
+        self.owners.clone_from(&from.owners);
+        self.changed = from.changed;
         gone
     }
 

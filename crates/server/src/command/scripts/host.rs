@@ -81,8 +81,8 @@ impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
 
     /// Adds a script to the cache. The script must compile.
     pub(super) fn keep(&self, sha: &str, source: &[u8]) {
-        let scripts = &self.data.state().scripts;
-        scripts.cache.borrow_mut().keep(sha, source, false);
+        let common = &self.data.state().common;
+        common.scripts.lock().keep(sha, source, false);
     }
 
     /// Returns the command if a script of this caller may run it. The error is a reply.

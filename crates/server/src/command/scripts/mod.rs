@@ -16,7 +16,7 @@
 //! * A script has no effect if it exceeds a limit, lacks room in the log, or lacks memory. A MULTI block with this
 //!   script then has no effect, either. A script that ends with an error keeps its writes, as in Redis.
 
-mod cache;
+pub(crate) mod cache;
 mod eval;
 mod fcall;
 mod functions;
@@ -32,7 +32,6 @@ use crate::acl::User;
 use crate::engine::Error;
 use crate::session::Session;
 use crate::state::State;
-use cache::Cache;
 use functions::Functions;
 use perdura_base::num::to_usize;
 use perdura_script::{Limits, Runtime};
@@ -70,8 +69,20 @@ pub(crate) static COMMANDS: &[Command] = &[
         COUNTED,
         fcall::fcall_ro,
     ),
-    family("function", -2, 0, library::WORDS, library::function),
-    family("script", -2, flag::APART, script::WORDS, script::script),
+    family(
+        "function",
+        -2,
+        flag::ALONE,
+        library::WORDS,
+        library::function,
+    ),
+    family(
+        "script",
+        -2,
+        flag::APART | flag::ALONE,
+        script::WORDS,
+        script::script,
+    ),
 ];
 
 thread_local! {
@@ -90,11 +101,21 @@ pub(crate) fn runtime_bytes() -> usize {
     with_runtime(|runtime| runtime.memory_bytes()).unwrap_or(0)
 }
 
-/// The state of the server that concerns scripts.
+/// The contents of a loop's runtime that are to be removed.
+#[derive(Debug, Default)]
+struct Stale {
+    /// The SHA-1s of removed libraries.
+    libraries: Vec<String>,
+    /// True if all scripts were removed.
+    all: bool,
+}
+
+/// The state of a loop that concerns scripts.
 #[derive(Debug, Default)]
 pub(crate) struct Scripts {
-    cache: RefCell<Cache>,
     functions: Functions,
+    /// The work for this loop's runtime since another loop ran SCRIPT FLUSH or removed libraries.
+    stale: Stale,
     /// The user who runs a script. `None`: no script has run yet.
     caller: Option<Arc<User>>,
     /// The client as CLIENT LIST shows it. It is set only if the client's user may not do
@@ -106,12 +127,15 @@ pub(crate) struct Scripts {
     spent: RefCell<Vec<Duration>>,
     /// The lines that monitors have not been shown yet, a list for each script.
     shown: VecDeque<Vec<String>>,
+    /// True if the command that runs alone is SCRIPT FLUSH.
+    pub flushed: bool,
 }
 
 impl Scripts {
     /// Notes the client that will run scripts. If its request was postponed, `session.spent` is the time of the earlier
     /// attempts.
     pub(crate) fn enter(&mut self, session: &Session, now: Instant) {
+        self.refresh();
         let spent = self.spent.get_mut();
         spent.clear();
         spent.push(session.spent);
@@ -162,10 +186,25 @@ impl Scripts {
         (self.functions.libraries().len(), self.functions.count())
     }
 
-    /// Returns the number of cached scripts and their bytes.
-    pub(crate) fn cached(&self) -> (usize, usize) {
-        let cache = self.cache.borrow();
-        (cache.len(), cache.bytes())
+    /// Takes over the libraries of another loop that runs a command alone.
+    pub(crate) fn adopt(&mut self, from: &Scripts) {
+        let gone = self.functions.adopt(&from.functions);
+        self.stale.libraries.extend(gone);
+        self.stale.all |= from.flushed;
+    }
+
+    /// Removes from the runtime what another loop has removed.
+    fn refresh(&mut self) {
+        if self.stale.all || !self.stale.libraries.is_empty() {
+            let stale = std::mem::take(&mut self.stale);
+            with_runtime(|runtime| {
+                let each = stale.libraries.iter();
+                each.for_each(|sha| runtime.drop_library(sha));
+                if stale.all {
+                    runtime.forget();
+                }
+            });
+        }
     }
 }
 
@@ -183,6 +222,7 @@ impl State {
     /// Returns a seed that no other script has had since the server started.
     fn seed_of(&self, nth: u32) -> u64 {
         let nth = self.scripts.runs << 16 ^ u64::from(nth);
-        perdura_base::checksum::hash64(nth, self.run_id.as_bytes())
+        let of_loop = u64::try_from(self.event_loop).unwrap_or(u64::MAX) << 56;
+        perdura_base::checksum::hash64(nth ^ of_loop, self.common.run_id.as_bytes())
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn script(cx: &mut Cx<'_>, args: &Args<'_>) {
     match args.at(1).to_ascii_lowercase().as_slice() {
         b"load" => load(cx, args.at(2)),
         b"exists" => {
-            let cache = cx.state.scripts.cache.borrow();
+            let cache = cx.state.common.scripts.lock();
             cx.out.array(args.len() - 2);
             for sha in args.from(2) {
                 let sha = String::from_utf8_lossy(sha).to_ascii_lowercase();
@@ -32,7 +32,8 @@ pub(super) fn script(cx: &mut Cx<'_>, args: &Args<'_>) {
             }
         }
         b"flush" if args.len() == 2 || (args.len() == 3 && is_mode(args.at(2))) => {
-            cx.state.scripts.cache.borrow_mut().clear();
+            cx.state.common.scripts.lock().clear();
+            cx.state.scripts.flushed = true;
             with_runtime(|runtime| runtime.forget());
             cx.out.ok();
         }
@@ -73,7 +74,7 @@ fn load(cx: &mut Cx<'_>, source: &[u8]) {
         Some(Err(Failure::Script(text) | Failure::Limit(text))) => return cx.out.error(&text),
         Some(Err(Failure::Halted)) | None => return cx.out.error("ERR a script runs already"),
     }
-    if cx.state.scripts.cache.borrow_mut().keep(&sha, source, true) {
+    if cx.state.common.scripts.lock().keep(&sha, source, true) {
         cx.out.bulk(sha.as_bytes());
     } else {
         let text = "the memory for scripts is full. SCRIPT FLUSH frees it";

@@ -3,7 +3,7 @@
 use crate::acl::catalog::{CATEGORIES, category_number};
 use crate::acl::selector::Selector;
 use crate::acl::{self, CATALOG, User};
-use crate::command::flag::{ADMIN, APART, LOADING, PROVES};
+use crate::command::flag::{ADMIN, ALONE, APART, LOADING, PROVES};
 use crate::command::spec::{Command, family};
 use crate::command::{Cx, NOT_INTEGER, wrong_arity};
 use crate::denial::Reason;
@@ -15,7 +15,7 @@ use crate::resp::reply::Out;
 pub(crate) static COMMANDS: &[Command] = &[family(
     "acl",
     -2,
-    LOADING | ADMIN | PROVES | APART,
+    LOADING | ADMIN | ALONE | APART | PROVES,
     WORDS,
     acl,
 )];
@@ -254,7 +254,7 @@ fn log(cx: &mut Cx<'_>, args: &Args<'_>) {
     let mut shown = LOG_SHOWN;
     if args.len() > 2 {
         if args.at(2).eq_ignore_ascii_case(b"RESET") {
-            cx.state.acl.log.clear();
+            cx.state.common.denials.lock().clear();
             return cx.out.ok();
         }
         match parse_i64(args.at(2)) {
@@ -262,7 +262,8 @@ fn log(cx: &mut Cx<'_>, args: &Args<'_>) {
             None => return cx.out.error(NOT_INTEGER),
         }
     }
-    let entries = cx.state.acl.log.iter();
+    let denials = cx.state.common.denials.lock();
+    let entries = denials.iter();
     let out = &mut cx.out;
     out.array(entries.len().min(shown));
     for entry in entries.take(shown) {

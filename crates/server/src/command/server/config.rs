@@ -6,7 +6,7 @@
 //! certificates again.
 
 use crate::acl;
-use crate::command::flag::{ADMIN, APART, LOADING, PROVES};
+use crate::command::flag::{ADMIN, ALONE, APART, LOADING, PROVES};
 use crate::command::spec::{Command, family};
 use crate::command::{Cx, SYNTAX};
 use crate::glob;
@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 pub(crate) static COMMANDS: &[Command] = &[family(
     "config",
     -2,
-    LOADING | ADMIN | APART | PROVES,
+    LOADING | ADMIN | ALONE | APART | PROVES,
     WORDS,
     config,
 )];
@@ -47,8 +47,11 @@ pub(crate) fn config(cx: &mut Cx<'_>, args: &Args<'_>) {
         b"set" if args.len().is_multiple_of(2) => set(cx, args),
         b"set" => cx.out.error(SYNTAX),
         b"resetstat" => {
-            cx.state.reset_stats();
-            cx.state.rounds.reset();
+            cx.state.each_mut(|state| {
+                state.reset_stats();
+                state.rounds.reset();
+                state.publish_figures();
+            });
             cx.out.ok();
         }
         b"rewrite" => match rewrite_file(cx.state) {

@@ -1,6 +1,6 @@
 //! DEBUG: the few subcommands that test suites use. The setting `enable-debug-command` must allow DEBUG.
 
-use crate::command::flag::{ADMIN, LOADING};
+use crate::command::flag::{ADMIN, ALONE, LOADING};
 use crate::command::run::failed;
 use crate::command::spec::{Command, plain};
 use crate::command::steps::Steps;
@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[plain("debug", -2, LOADING | ADMIN, debug)];
+pub(crate) static COMMANDS: &[Command] = &[plain("debug", -2, LOADING | ADMIN | ALONE, debug)];
 
 /// The maximum duration of DEBUG SLEEP, seconds.
 const SLEEP_SECONDS_MAX: f64 = 3600.0;

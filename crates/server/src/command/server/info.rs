@@ -17,6 +17,7 @@ use crate::engine::{Db, Epoch};
 use crate::loading;
 use crate::pubsub::Topic;
 use crate::resp::parse::Args;
+use crate::state::figures::LoopFigures;
 use crate::state::{Stage, State, unix_seconds};
 use serde_json::Value;
 use std::fmt::{Display, Write};
@@ -35,7 +36,18 @@ enum Shown {
 /// The prefix of the names of alarm fields.
 const ALARM: &str = "alarm_";
 
-type Fill = fn(&mut State, &mut Fields, &Value);
+/// Adds the fields of a section.
+type Fill = fn(&State, &mut Fields, &Sources<'_>);
+
+/// The figures that INFO shows.
+struct Sources<'a> {
+    /// The figures of the engine.
+    engine: &'a Value,
+    /// The figures of all loops together.
+    sum: LoopFigures,
+    /// The figures of each loop.
+    loops: Vec<LoopFigures>,
+}
 
 const SECTIONS: &[(&str, Shown, Fill)] = &[
     ("Server", Shown::Always, server),
@@ -46,15 +58,24 @@ const SECTIONS: &[(&str, Shown, Fill)] = &[
     ("Stats", Shown::Always, counters),
     ("Replication", Shown::Always, replication),
     ("CPU", Shown::Always, cpu),
+    ("Loops", Shown::Always, loops),
     ("Modules", Shown::WithEverything, |_, _, _| {}),
-    ("Commandstats", Shown::WithAll, |state, to, _| {
-        to.all(stats::command_stats(state))
+    ("Commandstats", Shown::WithAll, |state, to, of| {
+        to.all(stats::command_stats(
+            &of.sum.stats.by_command,
+            &state.lookup,
+        ))
     }),
-    ("Errorstats", Shown::Always, |state, to, _| {
-        to.all(stats::error_stats(state))
+    ("Errorstats", Shown::Always, |_, to, of| {
+        to.all(stats::error_stats(&of.sum.stats.by_command))
     }),
-    ("Latencystats", Shown::WithAll, |state, to, _| {
-        to.all(stats::latency_stats(state))
+    ("Latencystats", Shown::WithAll, |state, to, of| {
+        let commands = &of.sum.stats.by_command;
+        to.all(stats::latency_stats(
+            commands,
+            &state.lookup,
+            &state.options,
+        ))
     }),
     ("Cluster", Shown::Always, |_, to, _| {
         to.put("cluster_enabled", 0)
@@ -182,18 +203,24 @@ fn collect(state: &mut State, chosen: impl Fn(&str, Shown) -> bool) -> Fields {
     let stats = state.db().map(Db::stats);
     let stats = stats.and_then(|stats| serde_json::to_value(stats).ok());
     let stats = stats.unwrap_or(Value::Null);
+    let loops = state.figures_of_loops();
+    let figures = Sources {
+        engine: &stats,
+        sum: LoopFigures::sum(&loops),
+        loops,
+    };
     let mut fields = Fields::default();
     for (title, when, fill) in SECTIONS {
         if chosen(title, *when) {
             fields.sections.push((title, Vec::new()));
-            fill(state, &mut fields, &stats);
+            fill(state, &mut fields, &figures);
         }
     }
     fields
 }
 
-fn server(state: &mut State, to: &mut Fields, _: &Value) {
-    let seconds = state.now.duration_since(state.started).as_secs();
+fn server(state: &State, to: &mut Fields, _: &Sources<'_>) {
+    let seconds = state.now.duration_since(state.common.started).as_secs();
     let micros = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |d| d.as_micros());
@@ -218,7 +245,7 @@ fn server(state: &mut State, to: &mut Fields, _: &Value) {
         "no"
     };
     to.put("process_supervised", supervised);
-    to.put("run_id", &state.run_id);
+    to.put("run_id", &state.common.run_id);
     to.put("tcp_port", state.port);
     to.put("server_time_usec", micros);
     to.put("uptime_in_seconds", seconds);
@@ -234,7 +261,8 @@ fn server(state: &mut State, to: &mut Fields, _: &Value) {
     to.put("delayed", delayed.join(", "));
 }
 
-fn alarms(state: &mut State, to: &mut Fields, stats: &Value) {
+fn alarms(state: &State, to: &mut Fields, of: &Sources<'_>) {
+    let stats = of.engine;
     let alarms = alarms::of(state, stats);
     to.put("alarms", alarms.len());
     for alarm in alarms {
@@ -242,35 +270,29 @@ fn alarms(state: &mut State, to: &mut Fields, stats: &Value) {
     }
 }
 
-fn clients(state: &mut State, to: &mut Fields, _: &Value) {
-    to.put("connected_clients", state.connections.count());
+fn clients(state: &State, to: &mut Fields, of: &Sources<'_>) {
+    let of = &of.sum;
+    to.put("connected_clients", state.common.crowd.clients());
     to.put("cluster_connections", 0);
     to.put("maxclients", state.options.maxclients);
     // These figures are maxima at this moment. Redis shows maxima over the last seconds.
-    let all = || state.connections.iter().map(|(_, client)| client);
-    let input = all()
-        .map(|client| client.input_bytes())
-        .map(|(held, free)| held + free);
-    to.put("client_recent_max_input_buffer", input.max().unwrap_or(0));
-    let output = all().map(|client| client.replies.buf.capacity());
-    to.put("client_recent_max_output_buffer", output.max().unwrap_or(0));
-    let saving = usize::from(state.saving.is_some());
-    let waiting =
-        state.common.blocking.with(|blocking| blocking.count()) + state.rung_waits.count();
+    to.put("client_recent_max_input_buffer", of.input_max);
+    to.put("client_recent_max_output_buffer", of.output_max);
+    let saving = usize::from(state.common.is_saving());
+    let waiting = state.common.blocking.with(|blocking| blocking.count()) + of.rung_waits;
     to.put("blocked_clients", waiting + saving);
     let [tracking, ..] = state.common.tracking.with(|tracking| tracking.counts());
     to.put("tracking_clients", tracking);
-    let timeouts = state.deadlines.count() + state.rung_waits.timeouts();
-    to.put("clients_in_timeout_table", timeouts);
+    to.put("clients_in_timeout_table", of.timeouts);
 }
 
-fn memory(state: &mut State, to: &mut Fields, stats: &Value) {
+fn memory(state: &State, to: &mut Fields, of: &Sources<'_>) {
+    let stats = of.engine;
     let account = state.db().map(|db| db.memory());
     let used = account.as_ref().map_or(0, |a| a.used());
     let limit = account.as_ref().map_or(0, |a| a.limit());
     let limit = if limit == u64::MAX { 0 } else { limit };
-    state.memory_peak = state.memory_peak.max(used);
-    let peak = state.memory_peak;
+    let peak = state.common.memory_peak(used);
     let (resident, machine) = (system::resident_bytes(), system::machine_bytes());
     let of_pages = stats.pointer("/memory/pages").and_then(Value::as_u64);
     let dataset = of_pages.unwrap_or(0).min(used);
@@ -283,7 +305,9 @@ fn memory(state: &mut State, to: &mut Fields, stats: &Value) {
     with_human("used_memory_peak", peak);
     with_human("total_system_memory", machine);
     with_human("maxmemory", limit);
-    let (scripts, script_bytes) = state.scripts.cached();
+    let cache = state.common.scripts.lock();
+    let (scripts, script_bytes) = (cache.len(), cache.bytes());
+    drop(cache);
     let script_bytes = u64::try_from(script_bytes).unwrap_or(u64::MAX);
     let machine_bytes = u64::try_from(runtime_bytes()).unwrap_or(u64::MAX);
     with_human("used_memory_lua", machine_bytes);
@@ -348,7 +372,7 @@ fn percent(part: u64, whole: u64) -> String {
 }
 
 /// Adds the databases that have keys. Counts one partition at a time, so that no client waits.
-fn databases(state: &mut State, to: &mut Fields, _: &Value) {
+fn databases(state: &State, to: &mut Fields, _: &Sources<'_>) {
     let Some(Ok((counts, epoch))) = state.db().map(keyspace) else {
         return;
     };
@@ -359,12 +383,13 @@ fn databases(state: &mut State, to: &mut Fields, _: &Value) {
     to.epoch = to.epoch.max(epoch);
 }
 
-fn persistence(state: &mut State, to: &mut Fields, stats: &Value) {
+fn persistence(state: &State, to: &mut Fields, of: &Sources<'_>) {
+    let stats = of.engine;
     let loads = matches!(state.stage, Stage::Loading(_));
     to.put("loading", u8::from(loads));
     to.put("async_loading", 0);
     if let Stage::Loading(progress) = &state.stage {
-        let elapsed = state.now.duration_since(state.started);
+        let elapsed = state.now.duration_since(state.common.started);
         for (name, value) in loading::info(progress, elapsed) {
             to.put(name, value);
         }
@@ -372,7 +397,7 @@ fn persistence(state: &mut State, to: &mut Fields, stats: &Value) {
     let checkpoint = stats.get("checkpoint").unwrap_or(&Value::Null);
     let count = |name: &str| checkpoint.get(name).and_then(Value::as_u64).unwrap_or(0);
     let running = checkpoint.get("running").and_then(Value::as_bool) == Some(true);
-    let running = running || state.saving.is_some();
+    let running = running || state.common.is_saving();
     to.list(&[
         ("current_cow_peak", "0"),
         ("current_cow_size", "0"),
@@ -381,12 +406,13 @@ fn persistence(state: &mut State, to: &mut Fields, stats: &Value) {
     ]);
     to.put("current_save_keys_processed", 0);
     to.put("current_save_keys_total", 0);
-    state.look_at_checkpoints();
-    to.put("rdb_changes_since_last_save", state.changes.unsaved());
+    to.put("rdb_changes_since_last_save", of.sum.unsaved);
     to.put("rdb_bgsave_in_progress", u8::from(running));
     to.put("rdb_last_save_time", state.last_save(count("last_end_us")));
     let failed = state
+        .common
         .checkpoints
+        .lock()
         .failed(count("completed"), count("cancelled"));
     to.put("rdb_last_bgsave_status", if failed { "err" } else { "ok" });
     match count("completed") {
@@ -426,27 +452,28 @@ fn persistence(state: &mut State, to: &mut Fields, stats: &Value) {
     }
 }
 
-fn counters(state: &mut State, to: &mut Fields, all: &Value) {
-    let stats = &state.stats;
+fn counters(state: &State, to: &mut Fields, of: &Sources<'_>) {
+    let (all, of) = (of.engine, &of.sum);
+    let stats = &of.stats;
     to.put("total_connections_received", stats.accepted);
     to.put("total_commands_processed", stats.commands);
     let [commands, input, output] = stats.per_second;
     to.put("instantaneous_ops_per_sec", commands);
-    to.put("loop_longest_round_us", state.rounds.longest_us);
-    to.put("loop_longest_round_cpu_us", state.rounds.longest_cpu_us);
+    to.put("loop_longest_round_us", of.longest_us);
+    to.put("loop_longest_round_cpu_us", of.longest_cpu_us);
     to.put("total_net_input_bytes", stats.input_bytes);
     to.put("total_net_output_bytes", stats.output_bytes);
     to.put("instantaneous_input_kbps", hundredths(input, 1024));
     to.put("instantaneous_output_kbps", hundredths(output, 1024));
     to.put("rejected_connections", stats.rejected);
     to.put("foreign_protocol_connections", stats.foreign);
-    to.put("passwords_tried", state.prover.tries());
+    to.put("passwords_tried", of.tries);
     to.list(&[
         ("sync_full", "0"),
         ("sync_partial_ok", "0"),
         ("sync_partial_err", "0"),
     ]);
-    let expired = state.control.gate.expired();
+    let expired = state.common.expired();
     to.put("expired_keys", expired.saturating_sub(stats.expired_before));
     to.put("evicted_keys", 0);
     to.put("evicted_clients", stats.evicted_clients);
@@ -491,13 +518,13 @@ fn counters(state: &mut State, to: &mut Fields, all: &Value) {
     }
 }
 
-fn replication(state: &mut State, to: &mut Fields, _: &Value) {
+fn replication(state: &State, to: &mut Fields, _: &Sources<'_>) {
     to.list(&[
         ("role", "master"),
         ("connected_slaves", "0"),
         ("master_failover_state", "no-failover"),
     ]);
-    to.put("master_replid", &state.run_id);
+    to.put("master_replid", &state.common.run_id);
     to.put("master_replid2", "0".repeat(40));
     to.list(&[
         ("master_repl_offset", "0"),
@@ -509,7 +536,7 @@ fn replication(state: &mut State, to: &mut Fields, _: &Value) {
     ]);
 }
 
-fn cpu(_: &mut State, to: &mut Fields, _: &Value) {
+fn cpu(_: &State, to: &mut Fields, _: &Sources<'_>) {
     let (whole, own) = (
         system::cpu_seconds("self"),
         system::cpu_seconds("thread-self"),
@@ -522,19 +549,34 @@ fn cpu(_: &mut State, to: &mut Fields, _: &Value) {
     to.put("used_cpu_user_main_thread", format!("{:.6}", own.0));
 }
 
-fn log(_: &mut State, to: &mut Fields, stats: &Value) {
+/// Adds the number of loops, and the figures of each.
+fn loops(state: &State, to: &mut Fields, of: &Sources<'_>) {
+    to.put("loops", of.loops.len());
+    for (at, one) in of.loops.iter().enumerate() {
+        let clients = state.common.crowd.clients_of(at);
+        to.put(&format!("loop_{at}_clients"), clients);
+        to.put(&format!("loop_{at}_requests"), one.stats.commands);
+        to.put(&format!("loop_{at}_busy_us"), one.busy_us);
+        to.put(&format!("loop_{at}_letters"), one.letters);
+    }
+}
+
+fn log(_: &State, to: &mut Fields, of: &Sources<'_>) {
+    let stats = of.engine;
     if let Some(value) = stats.get("log") {
         to.tree("log", value);
     }
 }
 
-fn checkpoint(_: &mut State, to: &mut Fields, stats: &Value) {
+fn checkpoint(_: &State, to: &mut Fields, of: &Sources<'_>) {
+    let stats = of.engine;
     if let Some(value) = stats.get("checkpoint") {
         to.tree("checkpoint", value);
     }
 }
 
-fn archive(_: &mut State, to: &mut Fields, stats: &Value) {
+fn archive(_: &State, to: &mut Fields, of: &Sources<'_>) {
+    let stats = of.engine;
     let value = stats.get("archive").filter(|value| !value.is_null());
     to.put("archive_enabled", u8::from(value.is_some()));
     if let Some(value) = value {
@@ -542,7 +584,7 @@ fn archive(_: &mut State, to: &mut Fields, stats: &Value) {
     }
 }
 
-fn recovery(state: &mut State, to: &mut Fields, _: &Value) {
+fn recovery(state: &State, to: &mut Fields, _: &Sources<'_>) {
     let report = state
         .db()
         .and_then(|db| serde_json::to_value(db.report()).ok());

@@ -139,12 +139,7 @@ fn stats(cx: &mut Cx<'_>) {
         return cx.out.map(0);
     };
     let used = db.memory().used();
-    let clients: usize = cx
-        .state
-        .connections
-        .iter()
-        .map(|(_, c)| size_of_val(c) + c.replies.buf.capacity() + c.input_bytes().0)
-        .sum();
+    let clients = cx.state.figures().client_bytes;
     let keys: u64 = match keyspace(&db) {
         Ok((counts, epoch)) => {
             cx.effects.epoch = cx.effects.epoch.max(epoch);

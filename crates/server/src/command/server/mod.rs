@@ -22,6 +22,7 @@ use super::{After, Cx, SYNTAX, wrong_arity};
 use crate::control::Message;
 use crate::engine::{Db, Epoch, Error, PartitionSet};
 use crate::resp::parse::Args;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -138,11 +139,12 @@ fn lolwut(cx: &mut Cx<'_>, _: &Args<'_>) {
 
 /// `SAVE`: only the client that sends SAVE waits for the checkpoint.
 pub(crate) fn save(cx: &mut Cx<'_>, _: &Args<'_>) {
-    if cx.state.saving.is_some() {
+    if cx.state.common.saves.swap(true, Ordering::AcqRel) {
         return cx.out.error("ERR Background save already in progress");
     }
     cx.state.look_at_checkpoints();
     let Some(db) = cx.state.db().cloned() else {
+        cx.state.common.saves.store(false, Ordering::Release);
         return;
     };
     let (client, control) = (cx.session.seat.id, cx.state.control.clone());
@@ -152,12 +154,13 @@ pub(crate) fn save(cx: &mut Cx<'_>, _: &Args<'_>) {
     });
     match started {
         Ok(_) => {
-            cx.state.saving = Some(client);
             cx.effects.after = After::Block;
         }
-        Err(error) => cx
-            .out
-            .error(&format!("ERR cannot start the checkpoint: {error}")),
+        Err(error) => {
+            cx.state.common.saves.store(false, Ordering::Release);
+            cx.out
+                .error(&format!("ERR cannot start the checkpoint: {error}"));
+        }
     }
 }
 
@@ -194,8 +197,8 @@ pub(crate) fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>) {
 }
 
 /// Returns two counts for each database: all keys, and the keys with an expiry. Also returns the newest epoch that
-/// these counts depend on. Counts one partition at a time. Only the loop runs commands, so the counts are consistent,
-/// and no client waits for all latches.
+/// these counts depend on. Counts one partition at a time, so no client waits for all latches. Writes of other loops may
+/// come between two partitions.
 pub(crate) fn keyspace(db: &Db) -> perdura_base::Result<([(u64, u64); 16], Epoch)> {
     let (mut counts, mut newest) = ([(0, 0); 16], Epoch(0));
     for id in db.all_partitions().iter() {

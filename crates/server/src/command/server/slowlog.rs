@@ -81,7 +81,11 @@ pub(crate) fn note(
             peer: session.peer.clone(),
             name: session.name.clone(),
         };
-        state.slowlog.note(state.options.slowlog_len_max, entry);
+        state
+            .common
+            .slowlog
+            .lock()
+            .note(state.options.slowlog_len_max, entry);
     }
     let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     let threshold = state.options.latency_threshold_ms;
@@ -91,7 +95,7 @@ pub(crate) fn note(
         } else {
             "command"
         };
-        state.spikes.note(kind, unix_seconds(), ms);
+        state.common.spikes.lock().note(kind, unix_seconds(), ms);
     }
 }
 
@@ -124,9 +128,9 @@ fn hides(name: &[u8]) -> bool {
 fn slowlog(cx: &mut Cx<'_>, args: &Args<'_>) {
     match args.at(1).to_ascii_lowercase().as_slice() {
         b"get" => get(cx, args),
-        b"len" => cx.out.count(length(cx.state.slowlog.len())),
+        b"len" => cx.out.count(length(cx.state.common.slowlog.lock().len())),
         b"reset" => {
-            cx.state.slowlog.clear();
+            cx.state.common.slowlog.lock().clear();
             cx.out.ok();
         }
         _ => cx.out.help(&[
@@ -154,7 +158,7 @@ fn get(cx: &mut Cx<'_>, args: &Args<'_>) {
         let text = "ERR count should be greater than or equal to -1";
         return cx.out.error(text);
     };
-    let log = &cx.state.slowlog;
+    let log = cx.state.common.slowlog.lock();
     let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
     let out = &mut cx.out;
     out.array(log.len().min(wanted));
@@ -178,9 +182,9 @@ fn latency(cx: &mut Cx<'_>, args: &Args<'_>) {
         b"graph" => graph(cx, args.at(2)),
         b"reset" => {
             let count = match args.len() {
-                2 => cx.state.spikes.clear(),
+                2 => cx.state.common.spikes.lock().clear(),
                 _ => {
-                    let spikes = &mut cx.state.spikes;
+                    let mut spikes = cx.state.common.spikes.lock();
                     args.from(2).filter(|kind| spikes.forget(kind)).count()
                 }
             };
@@ -199,7 +203,8 @@ fn latency(cx: &mut Cx<'_>, args: &Args<'_>) {
 }
 
 fn latest(cx: &mut Cx<'_>) {
-    let spikes: Vec<(&str, &Spike)> = cx.state.spikes.iter().collect();
+    let held = cx.state.common.spikes.lock();
+    let spikes: Vec<(&str, &Spike)> = held.iter().collect();
     cx.out.array(spikes.len());
     for (kind, spike) in spikes {
         let (at, ms) = spike.samples.back().copied().unwrap_or_default();
@@ -212,7 +217,8 @@ fn latest(cx: &mut Cx<'_>) {
 }
 
 fn history(cx: &mut Cx<'_>, kind: &[u8]) {
-    let spike = cx.state.spikes.find(kind);
+    let held = cx.state.common.spikes.lock();
+    let spike = held.find(kind);
     let samples = || spike.into_iter().flat_map(|s| s.samples.iter());
     cx.out.array(samples().count());
     for (at, ms) in samples() {
@@ -224,7 +230,8 @@ fn history(cx: &mut Cx<'_>, kind: &[u8]) {
 
 fn graph(cx: &mut Cx<'_>, kind: &[u8]) {
     let name = String::from_utf8_lossy(kind);
-    let Some(spike) = cx.state.spikes.find(kind) else {
+    let held = cx.state.common.spikes.lock();
+    let Some(spike) = held.find(kind) else {
         return cx
             .out
             .error(&format!("ERR No samples available for event '{name}'"));
@@ -247,7 +254,7 @@ fn doctor(cx: &mut Cx<'_>) {
         );
     }
     let mut text = String::new();
-    for (kind, spike) in cx.state.spikes.iter() {
+    for (kind, spike) in cx.state.common.spikes.lock().iter() {
         let count = spike.samples.len();
         text += &format!(
             "{kind}: {count} spikes above {threshold} ms, the longest {} ms. SLOWLOG GET names \
@@ -263,7 +270,8 @@ fn doctor(cx: &mut Cx<'_>) {
 
 /// `LATENCY HISTOGRAM [command …]`
 fn histogram(cx: &mut Cx<'_>, args: &Args<'_>) {
-    let named = cx.state.stats.by_command.named(&cx.state.lookup);
+    let figures = cx.state.figures();
+    let named = figures.stats.by_command.named(&cx.state.lookup);
     let wanted = |name: &str| {
         let asked = |arg: &[u8]| {
             let arg = String::from_utf8_lossy(arg).to_ascii_lowercase();

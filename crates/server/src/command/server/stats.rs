@@ -1,7 +1,9 @@
 //! The figures of commands as INFO and LATENCY HISTOGRAM show them.
 
+use crate::command::lookup::Lookup;
 use crate::latency::Figures;
-use crate::state::State;
+use crate::options::ServerOptions;
+use crate::stats::CommandStats;
 
 fn per_call(figures: &Figures) -> String {
     let hundredths = (figures.took_ns / 10)
@@ -11,8 +13,8 @@ fn per_call(figures: &Figures) -> String {
 }
 
 /// Returns the lines of INFO commandstats.
-pub(crate) fn command_stats(state: &State) -> Vec<(String, String)> {
-    let named = state.stats.by_command.named(&state.lookup);
+pub(crate) fn command_stats(stats: &CommandStats, lookup: &Lookup) -> Vec<(String, String)> {
+    let named = stats.named(lookup);
     let line = |(name, figures): (String, &Figures)| {
         let value = format!(
             "calls={},usec={},usec_per_call={},rejected_calls={},failed_calls={}",
@@ -28,16 +30,20 @@ pub(crate) fn command_stats(state: &State) -> Vec<(String, String)> {
 }
 
 /// Returns the lines of INFO errorstats.
-pub(crate) fn error_stats(state: &State) -> Vec<(String, String)> {
-    let errors = state.stats.by_command.errors();
+pub(crate) fn error_stats(stats: &CommandStats) -> Vec<(String, String)> {
+    let errors = stats.errors();
     let line = |(code, count)| (format!("errorstat_{code}"), format!("count={count}"));
     errors.map(line).collect()
 }
 
 /// Returns the lines of INFO latencystats.
-pub(crate) fn latency_stats(state: &State) -> Vec<(String, String)> {
-    let percentiles = &state.options.latency_percentiles;
-    let named = state.stats.by_command.named(&state.lookup);
+pub(crate) fn latency_stats(
+    stats: &CommandStats,
+    lookup: &Lookup,
+    options: &ServerOptions,
+) -> Vec<(String, String)> {
+    let percentiles = &options.latency_percentiles;
+    let named = stats.named(lookup);
     let line = |(name, figures): (String, &Figures)| {
         let times = figures.times.as_ref()?;
         let one = |percent: &f64| {

@@ -1,7 +1,7 @@
 //! KEYS of a large database.
 //!
 //! The walk over the keys uses SCAN's cursor, so it finds every unchanged key exactly once. Keys that change during the
-//! walk are noted. When the walk has ended, KEYS checks the noted keys again and leaves out expired keys. So the reply
+//! walk are noted ([`crate::scans`]). When the walk has ended, KEYS checks the noted keys again and leaves out expired keys. So the reply
 //! shows the keys that exist at the end of the walk. KEYS begins again only if clients change very many keys, or empty
 //! or swap the database.
 
@@ -11,13 +11,13 @@ use crate::engine::{TableId, scan_places};
 use crate::glob;
 use crate::resp::parse::Args;
 use crate::resp::reply::{Out, room_for_head};
+use crate::scans::{Scan, TOUCHED_MAX};
 use perdura_base::checksum::hash64;
 use perdura_base::num::{to_u64, to_usize};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
-/// If more than this many keys change during the walk, KEYS begins again.
-const TOUCHED_MAX: usize = 8192;
 /// The number of found keys for each entry of `marks`.
 const MARKED: usize = 64;
 /// The number of bytes of memory that a changed key takes in addition to its text: the set's entry and the allocator's
@@ -33,10 +33,8 @@ const PLACES_OF_KEY: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Keys {
     table: TableId,
-    /// True if the database was swapped with another database. The table alone does not show that, because another swap
-    /// may have brought the old table back. Between the two swaps, changes of that table were changes in the other
-    /// database.
-    swapped: bool,
+    /// The changes during the walk.
+    scan: Arc<Scan>,
     cursor: u64,
     complete: bool,
     /// The found keys, in the form of the reply.
@@ -47,7 +45,7 @@ pub(crate) struct Keys {
     marks: Vec<usize>,
     /// For each partition: the number of keys found in the partitions before it.
     begins: Vec<usize>,
-    /// The keys that have changed during the walk.
+    /// The keys that have changed during the walk, as the last step found them.
     touched: HashSet<Box<[u8]>>,
     /// The bytes of the changed keys.
     touched_bytes: usize,
@@ -84,7 +82,7 @@ impl Keys {
     pub(crate) fn new(table: TableId) -> Keys {
         Keys {
             table,
-            swapped: false,
+            scan: Arc::default(),
             cursor: 0,
             complete: false,
             hashes: Vec::new(),
@@ -182,19 +180,28 @@ impl Keys {
     }
 }
 
+impl Keys {
+    /// Takes over the keys that have changed since the last step. The transaction holds all latches, so no more keys
+    /// change during the step. Returns whether the database was swapped.
+    fn look_at_changes(&mut self) -> bool {
+        let changed = self.scan.changed.lock();
+        if changed.keys.len() != self.touched.len() {
+            self.touched.clone_from(&changed.keys);
+            let bytes = self.touched.iter().map(|key| key.len() + TOUCHED_BYTES);
+            // The walk and its scan hold the keys.
+            self.touched_bytes = 2 * bytes.sum::<usize>();
+        }
+        changed.swapped
+    }
+}
+
 impl Work for Keys {
     fn sources(&self, _: &Args<'_>) -> Range<usize> {
         0..0
     }
 
-    fn touched(&mut self, key: &[u8]) {
-        if self.touched.len() <= TOUCHED_MAX && self.touched.insert(key.into()) {
-            self.touched_bytes += key.len() + TOUCHED_BYTES;
-        }
-    }
-
-    fn swapped(&mut self) {
-        self.swapped = true;
+    fn scan(&self) -> Option<&Arc<Scan>> {
+        Some(&self.scan)
     }
 
     fn step(
@@ -203,7 +210,7 @@ impl Work for Keys {
         args: &Args<'_>,
         step: &mut Step,
     ) -> Result<Progress, Stop> {
-        if self.swapped || data.table != self.table || self.touched.len() > TOUCHED_MAX {
+        if self.look_at_changes() || data.table != self.table || self.touched.len() > TOUCHED_MAX {
             return Ok(Progress::Changed);
         }
         let soon_ms = data.tx.now_ms().saturating_add(SOON_MS);
@@ -277,9 +284,9 @@ mod tests {
             }
         }
         for number in (0..1000).filter(|number| number % 3 == 0 || number % 97 < 5) {
-            keys.touched(key(number).as_bytes());
+            keys.touched.insert(key(number).into_bytes().into());
         }
-        keys.touched(b"none");
+        keys.touched.insert(b"none"[..].into());
         let partition_of = |key: &[u8]| {
             let number = std::str::from_utf8(key)
                 .ok()

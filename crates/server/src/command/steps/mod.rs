@@ -23,9 +23,11 @@ use super::{Data, Done, Stop};
 use crate::engine::types::Texts;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
+use crate::scans::Scan;
 use perdura_base::num::to_u64;
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) use building::{Building, are_rows};
@@ -91,11 +93,11 @@ pub(crate) trait Work: Debug + Send {
         true
     }
 
-    /// Notes that a key of the client's database has changed between two steps.
-    fn touched(&mut self, _: &[u8]) {}
-
-    /// Notes that the client's database was swapped with another database between two steps.
-    fn swapped(&mut self) {}
+    /// Returns the walk that must hear of every change of the client's database between two steps. `None`: the command
+    /// needs to hear only of changes of its sources.
+    fn scan(&self) -> Option<&Arc<Scan>> {
+        None
+    }
 
     /// Continues until the step is over. The transaction may abort and call this method again. So an implementation
     /// opens all sources before it changes state. A writing implementation must begin each call with the state from the

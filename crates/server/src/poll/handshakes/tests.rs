@@ -4,7 +4,7 @@ use crate::engine::Options;
 use crate::net::Listener;
 use crate::options::ServerOptions;
 use crate::testbed::Testbed;
-use mio::{Events, Poll};
+use mio::Events;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::io::{ErrorKind, Read, Write};
@@ -35,8 +35,8 @@ fn server() -> (EventLoop, SocketAddr, SocketAddr) {
     let bed = Testbed::new();
     let mut state = bed.state(options.clone(), Options::new("unused"));
     state.load_tls(&options).expect("a certificate");
-    let poll = Poll::new().expect("a poller");
-    let mut server = EventLoop::new(poll, listeners, None, state, bed.messages).expect("a loop");
+    let mut server = bed.event_loop(state);
+    server.lead(listeners, None).expect("a loop");
     server.handshakes.pool.by_hand();
     (server, tls.expect("it is bound"), plain.expect("so is it"))
 }
@@ -85,7 +85,7 @@ fn the_loop_works_on_no_handshake_and_connected_clients_are_served_while_all_wai
     run_until(&mut server, |server| {
         server.handshakes.pool.waiting() == CLIENTS
     });
-    assert_eq!(server.state.connections.count(), CLIENTS + 1);
+    assert_eq!(server.state.connections.iter().count(), CLIENTS + 1);
     for socket in &mut sockets {
         socket.set_nonblocking(true).expect("a socket");
         let unanswered = socket
@@ -121,7 +121,7 @@ fn one_round_accepts_few_newcomers_of_each_listener() {
     let mut before = 0;
     while before < CLIENTS + 1 {
         round(&mut server);
-        let now = server.state.connections.count();
+        let now = server.state.connections.iter().count();
         assert!(now - before <= ACCEPTS_MAX + 1, "{before} {now}");
         before = now;
         assert!(
@@ -153,7 +153,7 @@ fn beyond_the_most_handshakes_a_newcomer_waits_until_one_ends_or_is_silent_for_l
     assert_eq!(ids(&server), [1, 3], "the first one has sent something");
     server.state.now += HANDSHAKE;
     server.close_handshakes();
-    assert_eq!(server.state.connections.count(), 0);
+    assert_eq!(server.state.connections.iter().count(), 0);
 }
 
 #[test]

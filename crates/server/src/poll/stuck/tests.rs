@@ -4,7 +4,6 @@ use crate::engine::Options;
 use crate::net::Stream;
 use crate::options::ServerOptions;
 use crate::testbed::{Testbed, connection};
-use mio::Poll;
 use perdura_logging::Capture;
 use std::os::unix::net::UnixStream;
 
@@ -20,8 +19,8 @@ fn server() -> (EventLoop, UnixStream) {
     client.full = true;
     client.readable = true;
     state.connections.put(index, client);
-    let poll = Poll::new().expect("a poller");
-    let server = EventLoop::new(poll, Vec::new(), None, state, bed.messages).expect("a loop");
+    state.common.crowd.join(0);
+    let server = bed.event_loop(state);
     (server, theirs)
 }
 

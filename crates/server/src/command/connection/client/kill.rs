@@ -84,14 +84,17 @@ fn parse<'a>(cx: &Cx<'_>, args: &Args<'a>) -> Result<(Filter<'a>, bool), String>
 /// Disconnects the clients that a filter matches, and returns their number. If the client that sent the request is
 /// one of them, it gets its reply first.
 fn end(cx: &mut Cx<'_>, filter: &Filter<'_>, skip_me: bool) -> u64 {
-    let others = cx.state.connections.iter().map(|(_, c)| &c.session);
+    let others = cx.state.each().flat_map(|state| state.connections.iter());
+    let others = others.map(|(_, c)| &c.session);
     let taken: Vec<_> = others
         .filter(|session| filter.takes(session))
         .map(|session| session.seat)
         .collect();
     let mut count = 0;
     for seat in taken {
-        cx.state.kill(seat);
+        if let Some(state) = cx.state.at_loop(seat.event_loop) {
+            state.kill(seat);
+        }
         count += 1;
     }
     if !skip_me && filter.takes(cx.session) {

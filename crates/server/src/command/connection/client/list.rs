@@ -74,10 +74,12 @@ pub(super) fn list(cx: &mut Cx<'_>, args: &Args<'_>) {
         let line = describe(cx.session, now, Load::running(cx, args));
         lines.push((cx.session.seat.id, line));
     }
-    for (_, other) in cx.state.connections.iter() {
-        if wanted(&other.session) {
-            let line = describe(&other.session, now, Load::of(other, cx.state));
-            lines.push((other.session.seat.id, line));
+    for state in cx.state.each() {
+        for (_, other) in state.connections.iter() {
+            if wanted(&other.session) {
+                let line = describe(&other.session, now, Load::of(other, state));
+                lines.push((other.session.seat.id, line));
+            }
         }
     }
     lines.sort_unstable();

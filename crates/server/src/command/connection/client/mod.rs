@@ -7,13 +7,14 @@ mod tracking;
 
 pub(crate) use list::line;
 
-use crate::command::flag::{APART, LOADING};
+use crate::command::flag::{ALONE, APART, LOADING};
 use crate::command::spec::{Command, family};
 use crate::command::{Cx, NOT_INTEGER, SYNTAX, wait};
 use crate::engine::Durability;
 use crate::number::parse_i64;
 use crate::resp::parse::Args;
 use crate::session::Mute;
+use crate::state::State;
 use std::time::{Duration, Instant};
 
 /// The second words of CLIENT.
@@ -40,7 +41,8 @@ pub(crate) const WORDS: &[(&str, i8)] = &[
 ];
 
 /// The commands of this module.
-pub(crate) static COMMANDS: &[Command] = &[family("client", -2, LOADING | APART, WORDS, client)];
+pub(crate) static COMMANDS: &[Command] =
+    &[family("client", -2, LOADING | APART | ALONE, WORDS, client)];
 
 /// `CLIENT word …`
 fn client(cx: &mut Cx<'_>, args: &Args<'_>) {
@@ -206,8 +208,15 @@ fn unblock(cx: &mut Cx<'_>, args: &Args<'_>) {
         return cx.out.error(NOT_INTEGER);
     };
     let waited = u64::try_from(id)
-        .is_ok_and(|id| wait::unblock(cx.state, id, error) || cx.state.end_rung_wait(id, error));
+        .is_ok_and(|id| wait::unblock(cx.state, id, error) || end_rung_wait(cx.state, id, error));
     cx.out.integer(i64::from(waited));
+}
+
+/// Ends the wait of a client of any loop for a durability. Returns whether the client waited.
+fn end_rung_wait(state: &mut State, id: u64, error: Option<&str>) -> bool {
+    let mut waited = false;
+    state.each_mut(|state| waited |= state.end_rung_wait(id, error));
+    waited
 }
 
 fn help(cx: &mut Cx<'_>) {

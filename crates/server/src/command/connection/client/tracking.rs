@@ -74,7 +74,8 @@ fn seat_of(cx: &Cx<'_>, id: u64) -> Option<Seat> {
     if cx.session.seat.id == id {
         return Some(cx.session.seat);
     }
-    let mut seats = cx.state.connections.iter().map(|(_, c)| c.session.seat);
+    let clients = cx.state.each().flat_map(|state| state.connections.iter());
+    let mut seats = clients.map(|(_, c)| c.session.seat);
     seats.find(|seat| seat.id == id)
 }
 

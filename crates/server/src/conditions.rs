@@ -3,9 +3,9 @@
 //! Four kinds of changes are logged. Writes are refused or resume. Work fails or succeeds again. The archive or a
 //! node is lost or is back. An alarm begins or ends.
 
-use super::EventLoop;
 use crate::alarms::{self, Alarm};
 use crate::engine::{Db, Delayed};
+use crate::state::State;
 use tracing::Level;
 
 /// The conditions that the operator's log has reported.
@@ -13,9 +13,6 @@ use tracing::Level;
 pub(crate) struct Conditions {
     /// True if the log has no room.
     log_full: bool,
-    /// True if a write has been refused for lack of space since the last check of the conditions. The flag stays set
-    /// until the next check, even if the log has room again.
-    refused: bool,
     /// The state of the archive's backlog: `none`, `waiting` or `draining`, as in INFO. Empty if there is no
     /// archive.
     backlog: String,
@@ -38,7 +35,6 @@ impl Conditions {
         let backlog = backlog.unwrap_or_default();
         Conditions {
             log_full: stats.log.disk_full,
-            refused: false,
             backlog: backlog.state.into(),
             runs: backlog.runs,
             drained: backlog.drained_runs,
@@ -46,14 +42,10 @@ impl Conditions {
         }
     }
 
-    /// Notes that a write was refused because the log has no room.
-    pub(crate) fn note_refusal(&mut self) {
-        self.refused = true;
-    }
-
-    /// Stores the present conditions. Returns log lines about the changed conditions.
-    fn replace(&mut self, mut now: Conditions) -> Vec<Said> {
-        now.log_full |= self.refused;
+    /// Stores the present conditions. Returns log lines about the changed conditions. `refused` is true if a write has
+    /// been refused since the last check because the log had no room, even if the log has room again.
+    fn replace(&mut self, mut now: Conditions, refused: bool) -> Vec<Said> {
+        now.log_full |= refused;
         let mut lines = Vec::new();
         if now.log_full != self.log_full {
             lines.push(match now.log_full {
@@ -162,35 +154,46 @@ fn say(lines: Vec<Said>) {
     }
 }
 
-impl EventLoop {
+impl State {
+    /// Returns whether this loop reports the conditions of the whole server.
+    pub(crate) fn leads(&self) -> bool {
+        self.event_loop == 0
+    }
+
     /// Reports the changes of the database's conditions.
-    pub(super) fn look_at_conditions(&mut self) {
-        if let Some(now) = self.state.db().map(Conditions::of) {
-            say(self.state.conditions.replace(now));
+    pub(crate) fn look_at_conditions(&mut self) {
+        if let Some(now) = self.db().filter(|_| self.leads()).map(Conditions::of) {
+            let refused = self.common.take_refusal();
+            say(self.conditions.replace(now, refused));
         }
     }
 
     /// Reports the alarms that no other function of this module reports.
-    pub(super) fn look_for_alarms(&mut self) {
-        let lost = perdura_logging::figures().lost;
-        self.state.lost_lines.look(lost, self.state.now);
-        let mut now = alarms::of_now(&self.state);
+    pub(crate) fn look_for_alarms(&mut self) {
+        self.lost_lines
+            .look(perdura_logging::figures().lost, self.now);
+        let mut now = alarms::of_now(self);
         now.retain(|alarm| alarm.has_own_line());
-        say(changes_of_alarms(&self.state.alarms, &now));
-        self.state.alarms = now;
+        if self.leads() {
+            say(changes_of_alarms(&self.alarms, &now));
+        }
+        self.alarms = now;
     }
 
     /// Reports work that a failing disk has begun to delay, and the end of each delay.
-    pub(super) fn look_for_delays(&mut self) {
-        if let Some(now) = self.state.db().map(Db::delayed) {
-            say(changes_of_delays(&self.state.delayed, &now));
-            self.state.delayed = now;
+    pub(crate) fn look_for_delays(&mut self) {
+        if let Some(now) = self.db().map(Db::delayed) {
+            if self.leads() {
+                say(changes_of_delays(&self.delayed, &now));
+            }
+            self.delayed = now;
         }
     }
 
     /// Reports changes of the mirror's view. The view is the choice of nodes that store the log's blocks.
-    pub(super) fn tell_views(&self) {
-        for line in self.state.db().map(Db::take_views).unwrap_or_default() {
+    pub(crate) fn tell_views(&self) {
+        let db = self.db().filter(|_| self.leads());
+        for line in db.map(Db::take_views).unwrap_or_default() {
             // A line with this ending reports that a node is back. Any other line reports a failure, or a change
             // of the rules of acknowledgement.
             match line.ends_with("takes blocks") {
@@ -257,7 +260,7 @@ mod tests {
             (archive("none", None), vec!["INFO No longer an alarm"]),
         ];
         for (number, (now, wanted)) in steps.into_iter().enumerate() {
-            let said = known.replace(now);
+            let said = known.replace(now, false);
             let lines: Vec<String> = said
                 .iter()
                 .map(|(level, line)| format!("{level} {line}"))
@@ -274,12 +277,11 @@ mod tests {
     #[test]
     fn a_disk_that_is_full_between_two_looks_alone_is_reported_too() {
         let mut known = Conditions::default();
-        known.note_refusal();
-        let full = known.replace(Conditions::default());
+        let full = known.replace(Conditions::default(), true);
         assert!(matches!(&full[..], [(Level::ERROR, _)]), "{full:?}");
-        let resumed = known.replace(Conditions::default());
+        let resumed = known.replace(Conditions::default(), false);
         assert!(matches!(&resumed[..], [(Level::INFO, _)]), "{resumed:?}");
-        assert!(known.replace(Conditions::default()).is_empty());
+        assert!(known.replace(Conditions::default(), false).is_empty());
     }
 
     #[test]
