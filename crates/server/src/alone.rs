@@ -30,7 +30,7 @@ fn concerns_all(session: &Session, command: &Command, args: &Args<'_>) -> bool {
                 || (word(&["tracking"]) && args.len() > 3)
         }
         "config" => word(&["resetstat", "rewrite", "set"]),
-        "acl" => word(&["deluser", "load", "setuser"]),
+        "acl" => word(&["deluser", "load", "save", "setuser"]),
         "script" => word(&["flush"]),
         "function" => word(&["delete", "flush", "load", "restore"]),
         _ => true,
@@ -60,7 +60,7 @@ impl State {
         command: &Command,
         args: &Args<'_>,
     ) -> bool {
-        let may = command.has(flag::ALONE) && self.peers.several() && self.others.is_empty();
+        let may = command.has(flag::ALONE) && self.peers.several() && !self.runs_alone;
         may && self.is_crowded(session, command, args)
     }
 
@@ -110,7 +110,7 @@ impl State {
         for mut other in std::mem::take(&mut self.others) {
             other.adopt(self);
         }
-        self.scripts.flushed = false;
+        (self.scripts.flushed, self.runs_alone) = (false, false);
         debug_assert!(self.others.is_empty(), "the others' states are unlocked");
         self.common.wake_others(self.event_loop);
     }

@@ -299,7 +299,7 @@ impl State {
             now_ms: self.wall_ms(),
             common: Arc::clone(&self.common),
             peers: self.peers.clone(),
-            newest: self.newest,
+            newest: self.newest(),
         };
         self.common.flights.begin(self.event_loop, held);
         self.beside.flight = Some(Flight {
@@ -319,7 +319,11 @@ impl State {
             self.beside.landed.is_none(),
             "what landed before was settled"
         );
-        self.beside.landed = refused.map(Order::run);
+        self.beside.landed = refused.map(|order| {
+            // This loop's state is locked, so it must not wait for the others.
+            let peers = Peers::default();
+            Order { peers, ..order }.run()
+        });
     }
 
     /// Starts the thread. Returns `None` if no thread could be started. Loads then run on the loop.
@@ -509,6 +513,9 @@ fn discard(load: Box<dyn Load>) {
     if load.bytes() > AT_ONCE {
         let thread = std::thread::Builder::new().name("perdura-free".into());
         // If no thread can be started, `spawn` drops the closure, and with it the load, right here.
-        let _ = thread.spawn(move || drop(load));
+        let _ = thread.spawn(move || {
+            cpus::unpin();
+            drop(load);
+        });
     }
 }

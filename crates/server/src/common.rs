@@ -42,6 +42,7 @@ use crate::spikes::Spikes;
 use crate::tracking::Tracking;
 use crate::watch::Watches;
 use parking_lot::Mutex;
+use rustls::ServerConfig;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -75,6 +76,8 @@ pub(crate) struct Common {
     pub scripts: Mutex<Cache>,
     /// The outcome of the newest checkpoint, as INFO last saw it.
     pub checkpoints: Mutex<Checkpoints>,
+    /// The configuration of TLS for new connections. `None`: TLS is not spoken.
+    pub tls: Mutex<Option<Arc<ServerConfig>>>,
     /// True while a client waits for SAVE.
     pub saves: AtomicBool,
     /// The clients of each loop.
@@ -147,6 +150,7 @@ impl Common {
             throttle: Mutex::default(),
             scripts: Mutex::default(),
             checkpoints: Mutex::default(),
+            tls: Mutex::default(),
             saves: AtomicBool::new(false),
             crowd: Crowd::new(gates.len()),
             started: Instant::now(),
@@ -172,9 +176,9 @@ impl Common {
     /// Wakes the loops whose clients wait for the log, because `durable` is the durable epoch now. If it is the epoch of
     /// the last call, the database may have stopped, or nodes have acknowledged more. Then wakes all loops.
     pub(crate) fn advanced(&self, durable: Epoch) {
-        let before = self.durable.swap(durable.0, Ordering::Relaxed);
+        let before = self.durable.fetch_max(durable.0, Ordering::Relaxed);
         for mailbox in &self.mailboxes {
-            match before == durable.0 {
+            match before >= durable.0 {
                 true => mailbox.gate.posted(),
                 false => mailbox.gate.advanced(),
             }

@@ -150,9 +150,15 @@ impl Crowd {
         self.least(|one| usize::MAX - one.strangers.load(Ordering::Relaxed))
     }
 
-    /// Returns the loop with the fewest handshakes.
-    pub(crate) fn calmest(&self) -> usize {
-        self.least(|one| one.handshakes.load(Ordering::Relaxed))
+    /// Returns the loop for a client that begins a TLS handshake: the one with the fewest clients, if it does not have
+    /// `most` handshakes. Otherwise it is the loop with the fewest handshakes.
+    pub(crate) fn calmest(&self, most: usize) -> usize {
+        let handshakes = |one: &Count| one.handshakes.load(Ordering::Relaxed);
+        let emptiest = self.emptiest();
+        match handshakes(&self.loops[emptiest]) < most {
+            true => emptiest,
+            false => self.least(handshakes),
+        }
     }
 
     fn least(&self, key: impl Fn(&Count) -> usize) -> usize {
@@ -182,7 +188,7 @@ mod tests {
         crowd.note_handshakes(0, 3);
         crowd.note_handshakes(1, 2);
         crowd.note_handshakes(2, 4);
-        assert_eq!(crowd.calmest(), 1);
+        assert_eq!([3, 4, 5].map(|most| crowd.calmest(most)), [1, 1, 2]);
     }
 
     #[test]

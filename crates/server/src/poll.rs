@@ -251,8 +251,9 @@ impl EventLoop {
                 db.begin_log_write();
             }
         }
-        self.gate
-            .lie_down(self.is_waited_for() || self.state.pause.waits_for_log());
+        // A command in steps may wait for room in the log, too.
+        let waits = self.state.pause.waits_for_log() || !self.state.jobs.is_empty();
+        self.gate.lie_down(waits || self.is_waited_for());
         let advanced = self.is_waited_for()
             && self
                 .state
@@ -402,6 +403,8 @@ impl EventLoop {
     /// Wakes the flusher. Then writes the replies that may leave, to the connections of this round and to the waiting
     /// connections.
     fn flush_round(&mut self) {
+        // The other loops must know the epoch before a reply leaves that shows it.
+        self.state.share_newest();
         if self.waiting.is_empty() {
             self.owe_from(self.state.now);
         }
@@ -476,6 +479,7 @@ impl EventLoop {
         let _ = connection.stream.deregister(self.poll.registry());
         connection.unaccount(&self.state);
         self.state.forget(&mut connection.session);
+        self.state.forget_stranger(connection.session.seat);
         self.release(index);
     }
 

@@ -111,8 +111,6 @@ pub(crate) struct State {
     pub opened_at: u64,
     /// Changes of keys since the newest checkpoint.
     pub changes: Changes,
-    /// The configuration of TLS. `None`: TLS is not spoken.
-    tls: Option<Arc<ServerConfig>>,
     /// The state of CONFIG.
     pub config: Config,
     /// The state that all loops share.
@@ -123,6 +121,8 @@ pub(crate) struct State {
     pub peers: Peers,
     /// The locked states of the other loops, while this loop runs a command alone: see [`crate::alone`].
     pub others: Vec<LockedState>,
+    /// True while this loop runs a command alone.
+    pub runs_alone: bool,
     /// The clients with requests that wait until this loop runs alone.
     pub wants_alone: Vec<Seat>,
     /// The deadlines of this loop's clients that wait for keys.
@@ -209,12 +209,12 @@ impl State {
             control: home.control,
             opened_at: unix_seconds(),
             changes: Changes::default(),
-            tls: None,
             config: Config::new(database),
             common,
             event_loop: home.event_loop,
             peers: Peers::default(),
             others: Vec::new(),
+            runs_alone: false,
             wants_alone: Vec::new(),
             deadlines: Deadlines::default(),
             try_again: Vec::new(),
@@ -253,9 +253,6 @@ impl State {
     pub(crate) fn begin_round(&mut self) {
         self.now = Instant::now();
         self.rounds.begin(self.now);
-        if self.peers.several() {
-            self.newest = self.newest.max(self.common.newest());
-        }
         if let Some(db) = self.db() {
             self.reached = db.reached();
         }
@@ -264,8 +261,21 @@ impl State {
     /// Ends a round of the loop.
     pub(crate) fn end_round(&mut self) {
         self.rounds.end();
+        self.share_newest();
+    }
+
+    /// Tells the other loops the newest epoch that a reply of this loop has depended on.
+    pub(crate) fn share_newest(&self) {
         if self.peers.several() {
             self.common.note_newest(self.newest);
+        }
+    }
+
+    /// Returns the newest epoch that a reply of any loop has depended on.
+    pub(crate) fn newest(&self) -> Epoch {
+        match self.peers.several() {
+            true => self.newest.max(self.common.newest()),
+            false => self.newest,
         }
     }
 
@@ -419,9 +429,9 @@ impl State {
     }
 
     /// Returns the TLS configuration for new connections, and whether the server requests certificates from clients.
-    pub(crate) fn tls(&self) -> (Option<&Arc<ServerConfig>>, bool) {
+    pub(crate) fn tls(&self) -> (Option<Arc<ServerConfig>>, bool) {
         let certified = self.options.tls_auth_clients != TlsAuthClients::No;
-        (self.tls.as_ref(), certified)
+        (self.common.tls.lock().clone(), certified)
     }
 
     /// Returns the last log line of a server after the database has stopped. It says whether a restart recovers the
@@ -438,7 +448,8 @@ impl State {
     /// certificates that they have.
     pub(crate) fn load_tls(&mut self, options: &ServerOptions) -> Result<(), String> {
         if !options.tls_listen.is_empty() {
-            self.tls = Some(options.tls_files().server_config()?);
+            let read = options.tls_files().server_config()?;
+            *self.common.tls.lock() = Some(read);
         }
         Ok(())
     }

@@ -11,7 +11,7 @@
 //! one at a time, and [`Proof`] records the progress. Each wrong password is counted and delays the answer.
 //!
 //! A password that was right once in this process gave its secret a mark, so it is always checked at once. An address
-//! has only one check at a time, so other passwords wait for at most one check per address. Checks of addresses that
+//! has one check at a time on each loop, so other passwords wait for at most one check per address. Checks of addresses that
 //! recently sent wrong passwords come last.
 //!
 //! The thread hashes new passwords, too. ACL LIST, ACL GETUSER, ACL SAVE and CONFIG REWRITE wait until all passwords

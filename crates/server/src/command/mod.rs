@@ -192,7 +192,7 @@ impl Cx<'_> {
     pub(crate) fn rest_on_writes(&mut self, command: &Command) {
         // If the database is stopped, a reply that waits would never be sent.
         if !command.has(flag::APART) && self.state.stopped.is_none() {
-            self.effects.epoch = self.effects.epoch.max(self.state.newest);
+            self.effects.epoch = self.effects.epoch.max(self.state.newest());
         }
     }
 

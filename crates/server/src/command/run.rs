@@ -71,7 +71,7 @@ pub(crate) fn run_data(
         return leave(state, session, begun, args, partitions);
     }
     let (start, mut kept, mut held) = (replies.buf.len(), Vec::new(), None);
-    let mut watched = Own::new();
+    let mut watched = None;
     let (observing, claims) = (Observing::of(state), Claims::new(&state.common));
     let claims = RefCell::new(claims);
     let mut run = |tx: &mut Tx<'_>| {
@@ -128,14 +128,23 @@ pub(crate) fn run_data(
 /// Makes the client of a command that has no reply yet wait for its keys, or watch the sources of the steps to come.
 /// Returns the watched sources. The caller holds the latches of the transaction.
 #[cold]
-fn defer(state: &State, asking: Asking, args: &Args<'_>, outcome: &mut Outcome) -> Own {
+fn defer(
+    state: &State,
+    asking: Asking,
+    args: &Args<'_>,
+    outcome: &mut Outcome,
+) -> Option<Box<Own>> {
     if let Some(Later::Steps(work)) = &outcome.later {
-        return state.watch_sources(asking.database, args, &**work);
+        return Some(Box::new(state.watch_sources(
+            asking.database,
+            args,
+            &**work,
+        )));
     }
     if let Some(wait) = outcome.take_wait() {
         begin_wait(state, asking, wait, args);
     }
-    Own::new()
+    None
 }
 
 /// A data command whose transaction has committed.
@@ -146,7 +155,7 @@ struct Committed<'a> {
     /// The partitions that the transaction has latched.
     held: PartitionSet,
     /// The watched sources of a command that will run in steps.
-    watched: Own,
+    watched: Option<Box<Own>>,
 }
 
 /// Does what follows the commit of a data command. Returns the epochs that the reply depends on, and the next action of
@@ -176,6 +185,7 @@ fn follow(
             (Told::NOTHING, After::Block)
         }
         Some(Later::Steps(work)) => {
+            let watched = watched.map_or_else(Own::new, |watched| *watched);
             let stepping = Stepping { work, watched };
             state.add_job(session, begun, args, stepping);
             (Told::NOTHING, After::Steps)
@@ -215,12 +225,12 @@ fn run_once(
 /// newest epoch. Other errors describe the engine's state and must not wait for the disk.
 pub(crate) fn told_by(state: &State, error: &Error) -> Told {
     match error {
-        Error::Usage(_) if state.stopped.is_none() => Told::read(state.newest),
+        Error::Usage(_) if state.stopped.is_none() => Told::read(state.newest()),
         _ => Told::NOTHING,
     }
 }
 
-/// Runs a command beside the loop. If a command already runs there, postpones the request.
+/// Runs a command beside the loop. If a command already runs beside any loop, postpones the request.
 #[cold]
 fn leave(
     state: &mut State,
@@ -229,7 +239,7 @@ fn leave(
     args: &Args<'_>,
     held: PartitionSet,
 ) -> (Told, After) {
-    if state.beside.is_busy() {
+    if state.common.flights.any() {
         return (Told::NOTHING, After::Held);
     }
     let load = Single {

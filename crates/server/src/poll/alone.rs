@@ -17,9 +17,8 @@ impl EventLoop {
         let _turn = ArcMutexGuard::unlocked(&mut self.state, || alone.lock());
         let (own, peers) = (self.state.event_loop, self.state.peers.clone());
         let others = peers.hold_others(own);
-        let newest = others.iter().map(|other| other.newest).max();
-        self.state.newest = self.state.newest.max(newest.unwrap_or(self.state.newest));
-        self.state.others = others;
+        others.iter().for_each(|other| other.share_newest());
+        (self.state.others, self.state.runs_alone) = (others, true);
         for seat in seats {
             self.state.let_on(vec![seat]);
             if self.state.connections.holds(seat) {

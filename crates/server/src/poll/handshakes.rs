@@ -62,6 +62,11 @@ impl Handshakes {
         Ok(())
     }
 
+    /// Returns the maximum number of handshakes at a time.
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
     /// Returns the number of handshakes.
     pub(super) fn count(&self) -> usize {
         self.all.len()

@@ -34,7 +34,11 @@ impl EventLoop {
             Message::Opened(Err(error)) => return Err(error.into()),
             Message::Joined { db, at } => self.join(db, at)?,
             Message::Newcomer(newcomer) => self.greet(*newcomer),
-            Message::Stop { checkpoint } => self.stop(Ending::Asked { checkpoint }),
+            Message::Stop { checkpoint } => {
+                // Another loop may have ended because the database has stopped.
+                self.look_for_stop();
+                self.stop(Ending::Asked { checkpoint });
+            }
             // The figures include the keys of all partitions. A command beside a loop holds some of these partitions.
             Message::Figures(sender) if self.state.common.flights.any() => {
                 let landings = self.state.common.flights.landings();

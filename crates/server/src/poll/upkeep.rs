@@ -51,7 +51,7 @@ impl EventLoop {
                 return;
             }
             let (tls, certified) = self.state.tls();
-            match self.listeners[at].accept(tls, certified) {
+            match self.listeners[at].accept(tls.as_ref(), certified) {
                 Ok((stream, peer, local)) => {
                     let unix = matches!(self.listeners[at], Listener::Unix(..));
                     self.place(Newcomer {
@@ -95,7 +95,7 @@ impl EventLoop {
         let (own, crowd) = (self.state.event_loop, &self.state.common.crowd);
         let event_loop = match () {
             () if !self.state.peers.several() => own,
-            () if newcomer.stream.handshaking() => crowd.calmest(),
+            () if newcomer.stream.handshaking() => crowd.calmest(self.handshakes.most()),
             () if self.is_full(1) || self.is_crowded() => crowd.strangest(),
             () => crowd.emptiest(),
         };
@@ -120,15 +120,13 @@ impl EventLoop {
     /// Returns the client if it may be served here. If there is no room, gives the client to the next loop, where another
     /// client may have to leave for it. The last loop refuses the client.
     fn find_place(&mut self, mut newcomer: Newcomer) -> Option<Newcomer> {
+        let silent = newcomer.stream.handshaking();
+        let has_room = !silent || self.makes_room_for_handshake();
         let stream = &mut newcomer.stream;
-        let silent = stream.handshaking();
-        if silent && !self.makes_room_for_handshake() {
-            return None;
-        }
         let is_open = self.state.options.protected_mode && self.state.acl.open();
         let refusal = if is_open && !stream.is_local() {
             PROTECTED
-        } else if self.has_place() {
+        } else if has_room && self.has_place() {
             return Some(newcomer);
         } else {
             newcomer.tries += 1;
@@ -217,7 +215,6 @@ impl EventLoop {
         self.state.tell_views();
         self.state.common.beat(self.state.event_loop, now);
         self.state.tell_supervisor();
-        self.state.publish_figures();
         self.close_handshakes();
         let (since, before) = self.counted;
         let elapsed = now.duration_since(since);
@@ -232,6 +229,7 @@ impl EventLoop {
                 *rate = now.saturating_sub(before).saturating_mul(1000) / ms;
             }
             self.counted = (now, counts);
+            self.state.publish_figures();
             self.state.look_at_checkpoints();
             self.state.look_at_conditions();
             self.state.look_for_alarms();

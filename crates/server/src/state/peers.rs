@@ -82,8 +82,7 @@ impl Peers {
         }
     }
 
-    /// Returns the figures of all other loops. The figures of a loop with a long round are those of its last tick, or
-    /// newer ones that INFO has shown.
+    /// Returns the figures of all other loops. The figures of a loop with a long round are at most a second old.
     pub(crate) fn figures_of_others(&self, event_loop: usize) -> Vec<LoopFigures> {
         let until = Instant::now() + PATIENCE;
         let of = |peer: &Peer| {

@@ -135,7 +135,7 @@ struct Step {
 /// `EXEC`
 pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
     let next = cx.session.block.as_ref();
-    if cx.state.beside.is_busy() && next.is_some_and(|block| is_long(cx.state, block)) {
+    if cx.state.common.flights.any() && next.is_some_and(|block| is_long(cx.state, block)) {
         cx.effects.after = After::Held;
         return;
     }
@@ -148,7 +148,7 @@ pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
         return cx.out.error(text);
     }
     // The plain commands must have no effect if a watched key has changed.
-    let expired = || watch::expired(&watched.own, unix_ms()).then_some(cx.state.newest);
+    let expired = || watch::expired(&watched.own, unix_ms()).then_some(cx.state.newest());
     if let Some(epoch) = watched.changed().or_else(expired) {
         // The null reply shows that a watched key has changed, and that change may not be durable yet.
         cx.effects.epoch = epoch;
@@ -423,13 +423,13 @@ fn run_steps(cx: &mut Cx<'_>, mut ready: Ready, partitions: PartitionSet) -> Res
             cx.out.array(ready.steps.len());
             cx.out.buf.extend_from_slice(&ready.aside);
             let held_back = std::mem::take(&mut cx.effects.held_back);
-            let newest = cx.state.newest;
+            let newest = cx.state.newest();
             cx.state.common.send_deferred(held_back, newest);
             ready.show_steps(cx.state, cx.session);
             return Ok(true);
         }
     };
-    let may_leave = !ready.block.is_wide && !cx.state.beside.is_busy();
+    let may_leave = !ready.block.is_wide && !cx.state.common.flights.any();
     let (state, session, out) = (&*cx.state, &*cx.session, &mut cx.out);
     let observing = Observing::of(state);
     let held_back = RefCell::new(std::mem::take(&mut cx.effects.held_back));

@@ -131,7 +131,7 @@ fn publish(cx: &mut Cx<'_>, args: &Args<'_>, topic: Topic) {
         }
         return cx.out.count(count);
     }
-    let newest = cx.state.newest;
+    let newest = cx.state.newest();
     let count = cx.state.common.publish(topic, channel, text, newest);
     let start = cx.out.buf.len();
     let (session, to) = (&mut *cx.session, &mut *cx.out.buf);

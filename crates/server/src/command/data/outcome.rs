@@ -30,7 +30,7 @@ impl<'a> Observing<'a> {
         Observing {
             common: &state.common,
             writer: state.running,
-            newest: state.newest,
+            newest: state.newest(),
             reached: state.reached,
         }
     }

@@ -20,6 +20,7 @@ use super::spec::{Command, plain};
 use super::strings::integer_arg;
 use super::{After, Cx, SYNTAX, wrong_arity};
 use crate::control::Message;
+use crate::cpus;
 use crate::engine::{Db, Epoch, Error, PartitionSet};
 use crate::resp::parse::Args;
 use std::sync::atomic::Ordering;
@@ -149,6 +150,7 @@ pub(crate) fn save(cx: &mut Cx<'_>, _: &Args<'_>) {
     };
     let (client, control) = (cx.session.seat.id, cx.state.control.clone());
     let started = thread::Builder::new().spawn(move || {
+        cpus::unpin();
         let result = db.checkpoint();
         control.send(Message::Saved { client, result });
     });

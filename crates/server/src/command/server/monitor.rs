@@ -75,7 +75,7 @@ fn show_inside(state: &mut State) {
         .unwrap_or_default();
     for shown in state.scripts.take_shown() {
         let line = format!("{}.{:06} {shown}", now.as_secs(), now.subsec_micros());
-        show_line(state, line, state.newest);
+        show_line(state, line, state.newest());
     }
 }
 

@@ -98,7 +98,7 @@ fn waitaof(cx: &mut Cx<'_>, args: &Args<'_>) {
     if let Err(error) = parse_timeout(args.at(3)) {
         return cx.out.error(error);
     }
-    cx.effects.epoch = cx.state.newest;
+    cx.effects.epoch = cx.state.newest();
     cx.effects.least = Durability::Disk;
     cx.out.array(2);
     cx.out.integer(1);

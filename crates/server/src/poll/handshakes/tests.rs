@@ -159,7 +159,7 @@ fn beyond_the_most_handshakes_a_newcomer_waits_until_one_ends_or_is_silent_for_l
 #[test]
 fn certificates_are_read_anew_and_broken_ones_leave_the_ones_before_in_use() {
     let (mut server, _, _) = server();
-    let in_use = |server: &EventLoop| Arc::as_ptr(server.state.tls().0.expect("TLS"));
+    let in_use = |server: &EventLoop| Arc::as_ptr(&server.state.tls().0.expect("TLS"));
     let dir = tempfile::TempDir::new().expect("a directory");
     let (cert, key) = (dir.path().join("cert"), dir.path().join("key"));
     let made = rcgen::generate_simple_self_signed(vec![String::from("localhost")]);
