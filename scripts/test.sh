@@ -17,6 +17,7 @@
 #   PERDURA_FAULT_CASES=100000 scripts/test.sh                            every system call of a session fails once (hours)
 #   PERDURA_KILL_TABLES_ROUNDS=20 scripts/test.sh                         more kills of TPC-C
 #   PERDURA_DIFF_COMMANDS=1000000 scripts/test.sh                         more commands beside Redis
+#   PERDURA_DIFF_LOOPS=4 PERDURA_DIFF_COMMANDS=1000000 cargo test -p perdura-differ   the same on four event loops
 #   PERDURA=target/release/perdura scripts/test.sh                        the last steps with a release build
 #
 # One build serves all steps, with assertions. A release takes minutes to compile, and its crash runs take two thirds of the
@@ -42,7 +43,8 @@ again() {
 step "the protocol's tests, with the clients on three event loops"
 PERDURA_TEST_LOOPS=3 again redis
 step "random commands beside a real Redis, with the clients on three event loops"
-PERDURA_LOOPS=3 again it beside_redis
+PERDURA_DIFF_LOOPS=3 PERDURA_DIFF_COMMANDS=5000 PERDURA_DIFF_ENCODINGS=1000 PERDURA_DIFF_SKETCHES=300 \
+    PERDURA_DIFF_TRACKING=1000 again differential
 
 step "programs that embed the database"
 # The tests have built them.

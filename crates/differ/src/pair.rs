@@ -144,7 +144,11 @@ impl Pair {
 
     fn begin(&mut self) -> Result<()> {
         self.lives += 1;
+        // One client speaks at a time, so the order of requests does not depend on the number of loops.
+        let loops = std::env::var("PERDURA_DIFF_LOOPS").ok();
+        let loops = loops.map(|loops| loops.parse().context("PERDURA_DIFF_LOOPS is no number"));
         let options = ServerOptions {
+            loops: loops.transpose()?,
             listen: Vec::new(),
             unix_socket: Some(self.path(Side::Ours)),
             enable_debug_command: DebugAccess::Local,

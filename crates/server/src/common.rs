@@ -329,3 +329,32 @@ fn run_id() -> String {
     text.truncate(40);
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testbed::Testbed;
+
+    #[test]
+    fn the_loop_that_has_been_silent_for_the_longest_time_decides_about_the_watchdog() {
+        let beds = [Testbed::new(), Testbed::new()];
+        let controls = beds.each_ref().map(Testbed::control);
+        let common = Home::each(&controls).remove(0).common;
+        let after = |seconds| common.started + Duration::from_secs(seconds);
+        common.beat(0, after(10));
+        assert_eq!(common.silence(after(10)), Duration::from_secs(10));
+        common.beat(1, after(7));
+        assert_eq!(common.silence(after(10)), Duration::from_secs(3));
+    }
+
+    #[test]
+    fn the_largest_use_of_memory_and_the_newest_epoch_never_fall() {
+        let bed = Testbed::new();
+        let common = Home::each(&[bed.control()]).remove(0).common;
+        assert_eq!([5, 9, 7].map(|used| common.memory_peak(used)), [5, 9, 9]);
+        for epoch in [3, 8, 4] {
+            common.note_newest(Epoch(epoch));
+        }
+        assert_eq!(common.newest(), Epoch(8));
+    }
+}

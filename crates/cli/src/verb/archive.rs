@@ -302,20 +302,23 @@ impl Moments {
 
 fn status(args: &Status) -> Result<()> {
     let store = args.which.open()?;
-    let manifest = store.manifest();
-    let mut held = held_in(&store, &manifest)?;
+    // A server may append and merge runs meanwhile. Files that an old manifest does not know are no damage then.
+    let (mut held, has_all) = store.with_newest(|manifest| {
+        let held = held_in(&store, manifest)?;
+        Ok((held, manifest.has_all()))
+    })?;
     if args.which.timeline.is_none() {
         held.timelines = timelines::names(&args.which.archive)?;
     }
     if args.json {
         return output::json(&held);
     }
-    let text = status_text(&held, manifest.has_all());
+    let text = status_text(&held, has_all);
     output::text(&output::shown(&text))
 }
 
 /// Returns the content of an archive according to a manifest.
-fn held_in(store: &Store, manifest: &Manifest) -> Result<Held> {
+fn held_in(store: &Store, manifest: &Manifest) -> perdura_base::Result<Held> {
     let bytes = |runs: bool| -> u64 {
         let objects = manifest.objects.iter();
         let some = objects.filter(|object| object.id.run().is_some() == runs);
@@ -455,7 +458,7 @@ fn status_text(held: &Held, has_all: bool) -> String {
 }
 
 /// Returns the newest report of a kind.
-fn reported(store: &Store, kind: ReportKind) -> Result<Option<Reported>> {
+fn reported(store: &Store, kind: ReportKind) -> perdura_base::Result<Option<Reported>> {
     let report = newest_report(store.disk().as_ref(), store.uuid(), kind)?;
     let now_us = SystemClock::new().wall_us();
     Ok(report.map(|report| Reported {

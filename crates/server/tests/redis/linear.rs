@@ -231,3 +231,41 @@ fn the_requests_of_clients_of_several_loops_have_one_order_for_each_key() {
     }
     println!("{} requests in {:.1?}", all.len(), start.elapsed());
 }
+
+/// Returns a request to a key that ran from `begin` to `end`.
+fn request(kind: Kind, times: [u64; 2], wrote: u64, told: u64) -> Op {
+    let [begin, end] = times;
+    let client = usize::from(matches!(kind, Kind::Len | Kind::Get));
+    Op {
+        begin,
+        end,
+        client,
+        kind,
+        wrote,
+        told,
+    }
+}
+
+#[test]
+#[should_panic(expected = "had been answered")]
+fn a_read_that_misses_an_answered_write_is_noticed() {
+    let set = request(Kind::Set, [1, 2], 5, 0);
+    let get = request(Kind::Get, [3, 4], 0, 0);
+    check_order(places_of_register(&[set, get], 5));
+}
+
+#[test]
+#[should_panic(expected = "no two SETs saw one value")]
+fn a_lost_write_is_noticed() {
+    let sets = [5, 6].map(|wrote| request(Kind::Set, [1, 9], wrote, 0));
+    check_order(places_of_register(&sets, 6));
+}
+
+#[test]
+#[should_panic(expected = "of its client")]
+fn a_length_that_shrinks_is_noticed() {
+    let pushes = [1, 2].map(|told| request(Kind::Push, [1, 9], told, told));
+    let reads = [2, 1].map(|told| request(Kind::Len, [1, 9], 0, told));
+    let all = [pushes, reads].concat();
+    check_order(places_of_list(&all, &[1, 2]));
+}

@@ -1,6 +1,6 @@
 //! Tests of several event loops: the clients of one server, spread over loops, that act on each other.
 
-use super::client::{Client, Running, local, start_with};
+use super::client::{Client, Running, local, small, start_with};
 use perdura_server::ServerOptions;
 use std::net::TcpStream;
 use std::num::NonZeroUsize;
@@ -284,6 +284,40 @@ fn keys_in_steps_sees_the_changes_of_other_loops() {
         }
         ended.store(true, Ordering::SeqCst);
     });
+}
+
+#[test]
+fn a_message_waits_for_the_write_that_it_tells_of() {
+    let dir = tempfile::TempDir::new().expect("a directory");
+    let mut data = small(&dir.path().join("data"));
+    data.flush_every = Duration::from_secs(1);
+    let options = ServerOptions {
+        loops: NonZeroUsize::new(LOOPS),
+        ..local()
+    };
+    let server = perdura_server::Server::start(options, data).expect("a server");
+    let running = Running { server, _dir: dir };
+    running.wait_until_loaded(None);
+    let (mut writer, mut reader) = (running.connect(), running.connect());
+    reader.send("SUBSCRIBE news");
+    writer.expect(&[
+        ("CLIENT DURABILITY mem", "+OK"),
+        ("SET k v", "+OK"),
+        // The log has just been written, and will not be written again for a second.
+        ("WAITDUR disk 0", ":1"),
+        ("MULTI", "+OK"),
+        ("SET k w", "+QUEUED"),
+        ("PUBLISH news changed", "+QUEUED"),
+        ("EXEC", "[+OK, :1]"),
+    ]);
+    let patience = |reader: &mut Client<TcpStream>, time| {
+        let set = reader.socket().set_read_timeout(Some(time));
+        set.expect("a timeout");
+    };
+    patience(&mut reader, Duration::from_millis(200));
+    assert_eq!(reader.read(), "closed", "nothing has come yet");
+    patience(&mut reader, Duration::from_secs(20));
+    assert_eq!(reader.read(), "[\"message\", \"news\", \"changed\"]");
 }
 
 #[test]
