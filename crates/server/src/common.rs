@@ -35,6 +35,7 @@ use crate::gate::Gate;
 use crate::mailbox::{Letter, Mailbox, Post};
 use crate::notify;
 use crate::part::Part;
+use crate::pressure::Pressure;
 use crate::pubsub::{Seat, Topics};
 use crate::scans::Scans;
 use crate::slowlog::SlowLog;
@@ -82,6 +83,8 @@ pub(crate) struct Common {
     pub saves: AtomicBool,
     /// The clients of each loop.
     pub crowd: Crowd,
+    /// Each loop's part in the clients' share of memory.
+    pub pressure: Pressure,
     /// The time of the server's start.
     pub started: Instant,
     /// A name that differs at each start of the server, 40 hex digits.
@@ -153,6 +156,7 @@ impl Common {
             tls: Mutex::default(),
             saves: AtomicBool::new(false),
             crowd: Crowd::new(gates.len()),
+            pressure: Pressure::new(gates.len()),
             started: Instant::now(),
             run_id: run_id(),
             newest_client: AtomicU64::new(0),

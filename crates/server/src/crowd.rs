@@ -1,44 +1,29 @@
 //! The number of each loop's clients. The loop that accepts connections gives each to the loop with the fewest.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The clients of one loop.
 #[derive(Debug, Default)]
 struct Count {
     /// The clients that the loop has, and those that it is about to get.
     clients: AtomicUsize,
-    /// The clients that had not authenticated when they were last checked.
+    /// The clients that have not authenticated.
     strangers: AtomicUsize,
     /// The clients in a TLS handshake.
     handshakes: AtomicUsize,
-    /// The memory of the client with the largest buffers, bytes. 0 while the clients' share of memory is not nearly full.
-    largest: AtomicU64,
-    /// True if a client with large buffers waits to be read, because another client is read alone.
-    waits: AtomicBool,
-    /// True if a complete large request waits until it may run.
-    parked: AtomicBool,
 }
 
 /// The clients of all loops.
 #[derive(Debug)]
 pub(crate) struct Crowd {
     loops: Vec<Count>,
-    /// The index of the loop with the only client whose large request is read, while the clients' share of memory is
-    /// nearly full. [`NOBODY`]: no loop has one.
-    reader: AtomicUsize,
 }
-
-/// The index of no loop.
-const NOBODY: usize = usize::MAX;
 
 impl Crowd {
     /// Returns the state of this number of loops, without clients.
     pub(crate) fn new(loops: usize) -> Crowd {
         let loops = (0..loops).map(|_| Count::default()).collect();
-        Crowd {
-            loops,
-            reader: AtomicUsize::new(NOBODY),
-        }
+        Crowd { loops }
     }
 
     /// Returns the number of clients of all loops.
@@ -52,7 +37,7 @@ impl Crowd {
         self.loops[event_loop].clients.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of clients of the other loops that had not authenticated when they were last checked.
+    /// Returns the number of clients of the other loops that have not authenticated.
     pub(crate) fn strangers_beside(&self, event_loop: usize) -> usize {
         let others = self.loops.iter().enumerate();
         let others = others.filter(|(at, _)| *at != event_loop);
@@ -87,57 +72,6 @@ impl Crowd {
         self.loops[event_loop]
             .handshakes
             .store(count, Ordering::Relaxed);
-    }
-
-    /// Notes the memory of a loop's client with the largest buffers, bytes. Returns the index of another loop with a
-    /// client that has larger buffers.
-    pub(crate) fn larger(&self, event_loop: usize, bytes: u64) -> Option<usize> {
-        self.loops[event_loop]
-            .largest
-            .store(bytes, Ordering::Relaxed);
-        let others = self.loops.iter().enumerate();
-        let others = others.filter(|(at, _)| *at != event_loop);
-        let (at, most) = others
-            .map(|(at, one)| (at, one.largest.load(Ordering::Relaxed)))
-            .max_by_key(|(_, bytes)| *bytes)?;
-        (most > bytes).then_some(at)
-    }
-
-    /// Notes whether clients of a loop wait to be read. Returns whether clients of any loop wait.
-    pub(crate) fn any_waits(&self, event_loop: usize, waits: bool) -> bool {
-        self.loops[event_loop].waits.store(waits, Ordering::Relaxed);
-        let mut all = self.loops.iter();
-        all.any(|one| one.waits.load(Ordering::Relaxed))
-    }
-
-    /// Notes whether a complete large request of a loop waits until it may run.
-    pub(crate) fn note_parked(&self, event_loop: usize, parked: bool) {
-        self.loops[event_loop]
-            .parked
-            .store(parked, Ordering::Relaxed);
-    }
-
-    /// Returns whether a complete large request of another loop waits until it may run.
-    pub(crate) fn parked_beside(&self, event_loop: usize) -> bool {
-        let mut all = self.loops.iter().enumerate();
-        all.any(|(at, one)| at != event_loop && one.parked.load(Ordering::Relaxed))
-    }
-
-    /// Returns whether a loop may read a large request while the clients' share of memory is nearly full. One loop may,
-    /// until it calls [`end_reading`](Self::end_reading).
-    pub(crate) fn may_read(&self, event_loop: usize) -> bool {
-        let (relaxed, nobody) = (Ordering::Relaxed, NOBODY);
-        let taken = self
-            .reader
-            .compare_exchange(nobody, event_loop, relaxed, relaxed);
-        taken.is_ok() || taken == Err(event_loop)
-    }
-
-    /// Ends the reading of a loop's large request, if the loop reads one.
-    pub(crate) fn end_reading(&self, event_loop: usize) {
-        if self.reader.load(Ordering::Relaxed) == event_loop {
-            self.reader.store(NOBODY, Ordering::Relaxed);
-        }
     }
 
     /// Returns the loop with the fewest clients.
@@ -189,25 +123,5 @@ mod tests {
         crowd.note_handshakes(1, 2);
         crowd.note_handshakes(2, 4);
         assert_eq!([3, 4, 5].map(|most| crowd.calmest(most)), [1, 1, 2]);
-    }
-
-    #[test]
-    fn one_loop_reads_and_the_largest_client_of_all_leaves() {
-        let crowd = Crowd::new(2);
-        let may = |event_loop| crowd.may_read(event_loop);
-        assert_eq!([may(1), may(1), may(0)], [true, true, false]);
-        crowd.end_reading(0);
-        assert!(!crowd.may_read(0));
-        crowd.end_reading(1);
-        assert!(crowd.may_read(0));
-        assert_eq!(crowd.larger(0, 5), None);
-        assert_eq!(crowd.larger(1, 4), Some(0));
-        assert_eq!(crowd.larger(1, 6), None);
-        assert_eq!(crowd.larger(0, 5), Some(1));
-        assert!(!crowd.any_waits(0, false));
-        assert!(crowd.any_waits(1, true) && crowd.any_waits(0, false));
-        assert!(!crowd.any_waits(1, false));
-        crowd.note_parked(1, true);
-        assert!(crowd.parked_beside(0) && !crowd.parked_beside(1));
     }
 }

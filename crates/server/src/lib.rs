@@ -60,6 +60,7 @@ mod output;
 mod part;
 mod pause;
 mod poll;
+mod pressure;
 mod pubsub;
 mod replies;
 mod resp;

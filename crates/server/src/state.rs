@@ -81,7 +81,7 @@ pub(crate) struct State {
     pub lookup: Lookup,
     /// All connections except the connection with running requests.
     pub connections: Connections,
-    /// Clients that had not authenticated when they were last checked. The client that connected first is at the front.
+    /// Clients that have not authenticated. The client that connected first is at the front.
     pub strangers: VecDeque<Seat>,
     /// The maximum number of clients that the file descriptors allow.
     pub clients_fit: usize,
@@ -416,11 +416,9 @@ impl State {
         }
     }
 
-    /// Notes that a client has authenticated. The loop that accepts connections must know where strangers are.
+    /// Notes that a client has authenticated or left.
     pub(crate) fn forget_stranger(&mut self, seat: Seat) {
-        if self.peers.several() {
-            self.strangers.retain(|stranger| *stranger != seat);
-        }
+        self.strangers.retain(|stranger| *stranger != seat);
     }
 
     /// Makes the loop flush a connection that got new output from the command of another connection.

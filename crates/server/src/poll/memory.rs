@@ -11,7 +11,7 @@
 //! client with the largest buffers is disconnected. `CLIENT NO-EVICT ON` protects a client from this.
 //!
 //! Several loops share the memory. One loop at a time reads a large request, and the loop with the largest client of all
-//! disconnects it ([`crate::crowd`]).
+//! disconnects it ([`crate::pressure`]).
 //!
 //! A large, complete request that waits for the server frees its memory once it has run. If the chosen client's request
 //! fits only after that, no large request is read until the waiting request has run.
@@ -105,25 +105,25 @@ impl EventLoop {
 
     /// Disconnects the client with the largest buffers. Returns `false` if no client may be disconnected.
     fn evict_largest(&mut self, used: u64, share: u64) -> bool {
-        let (largest, larger) = self.largest();
-        if let Some(other) = larger {
-            self.state.common.wake(other);
+        let largest = self.note_largest();
+        let common = &self.state.common;
+        if let Some(other) = common.pressure.larger(self.state.event_loop) {
+            common.wake(other);
             return false;
         }
         largest.is_some_and(|index| self.evict(index, used, share))
     }
 
-    /// Returns the index of this loop's client with the largest buffers, and the index of another loop that has a client
-    /// with larger ones.
-    fn largest(&self) -> (Option<usize>, Option<usize>) {
+    /// Notes for the other loops how large the largest buffers of a client are. Returns the client's index.
+    fn note_largest(&self) -> Option<usize> {
         let clients = self.state.connections.iter();
         let largest = clients
             .filter(|(_, c)| !c.session.no_evict && c.accounted() > 0)
             .map(|(index, c)| (index, c.accounted()))
             .max_by_key(|(_, bytes)| *bytes);
-        let bytes = largest.map_or(0, |(_, bytes)| bytes);
-        let larger = self.state.common.crowd.larger(self.state.event_loop, bytes);
-        (largest.map(|(index, _)| index), larger)
+        let (own, pressure) = (self.state.event_loop, &self.state.common.pressure);
+        pressure.note_largest(own, largest.map_or(0, |(_, bytes)| bytes));
+        largest.map(|(index, _)| index)
     }
 
     /// Disconnects a client to free its buffers for the remaining clients.
@@ -153,7 +153,7 @@ impl EventLoop {
         {
             // Another loop may have left its largest client to this loop.
             self.keep_share();
-            let _ = self.largest();
+            self.note_largest();
             let room = share.saturating_sub(used);
             self.choose_reader(before, room);
             if let Some(index) = self.stalled(share)
@@ -163,10 +163,7 @@ impl EventLoop {
             }
         } else {
             self.reader = None;
-            let (own, crowd) = (self.state.event_loop, &self.state.common.crowd);
-            crowd.end_reading(own);
-            crowd.larger(own, 0);
-            crowd.any_waits(own, false);
+            self.state.common.pressure.end(self.state.event_loop);
             self.note_parked();
         }
         if before.is_some() && before != self.state.squeezed {
@@ -179,7 +176,9 @@ impl EventLoop {
         let state = &self.state;
         let all = || state.connections.iter();
         let waits = all().any(|(_, c)| c.readable && c.held_off(state));
-        let others_wait = state.common.crowd.any_waits(state.event_loop, waits);
+        let pressure = &state.common.pressure;
+        pressure.note_waits(state.event_loop, waits);
+        let others_wait = pressure.any_waits();
         let reader = self.reader.as_mut()?;
         let (index, chosen) = all().find(|(_, c)| c.session.seat.id == reader.id)?;
         if chosen.queued && chosen.received == reader.had {
@@ -194,19 +193,19 @@ impl EventLoop {
     /// first, chooses the client of that request instead. In that case the loop reads from no client with large
     /// buffers.
     fn choose_reader(&mut self, before: Option<u64>, room: u64) {
-        let (own, crowd) = (self.state.event_loop, &self.state.common.crowd);
+        let (own, pressure) = (self.state.event_loop, &self.state.common.pressure);
         let reader = choose(&self.state, before);
-        if reader.is_some() && !crowd.may_read(own) {
+        if reader.is_some() && !pressure.may_read(own) {
             self.state.squeezed = Some(NO_CLIENT);
             self.reader = None;
             return;
         }
         if reader.is_none() {
-            crowd.end_reading(own);
+            pressure.end_reading(own);
         }
         let parked = largest_waiting(&self.state).map(|c| c.session.seat.id);
-        crowd.note_parked(own, parked.is_some());
-        let waiting = parked.or(crowd.parked_beside(own).then_some(NO_CLIENT));
+        pressure.note_parked(own, parked.is_some());
+        let waiting = parked.or(pressure.any_parked().then_some(NO_CLIENT));
         if let Some(waiting) = waiting.filter(|_| !fits(reader, room)) {
             self.state.squeezed = Some(waiting);
             self.reader = None;
@@ -226,13 +225,16 @@ impl EventLoop {
         );
     }
 
-    /// Notes for the other loops whether a complete large request waits, once half of the share is used.
+    /// Notes for the other loops, if there are any, whether a complete large request waits. Half of the share must be used,
+    /// so that the loop rarely looks at all clients.
     fn note_parked(&self) {
-        let (own, crowd) = (self.state.event_loop, &self.state.common.crowd);
-        let is_used = self
-            .client_memory()
-            .is_some_and(|(used, share)| used > share / 2);
-        crowd.note_parked(own, is_used && largest_waiting(&self.state).is_some());
+        let (state, pressure) = (&self.state, &self.state.common.pressure);
+        let is_used = |(used, share)| used > share / 2;
+        let is_used = state.peers.several() && self.client_memory().is_some_and(is_used);
+        pressure.note_parked(
+            state.event_loop,
+            is_used && largest_waiting(state).is_some(),
+        );
     }
 
     fn resume_reading(&mut self) {

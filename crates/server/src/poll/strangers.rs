@@ -17,12 +17,7 @@ impl EventLoop {
     /// unauthenticated for the longest time.
     pub(super) fn has_place(&mut self) -> bool {
         // The newcomer is counted already.
-        let is_full = self.is_full(0);
-        if !is_full && !self.is_crowded() {
-            return true;
-        }
-        self.forget_known();
-        (!is_full && !self.is_crowded()) || self.close_stranger()
+        (!self.is_full(0) && !self.is_crowded()) || self.close_stranger()
     }
 
     /// Returns whether the clients of all loops and `more` clients are more than may be.
@@ -51,29 +46,17 @@ impl EventLoop {
         self.state.strangers.push_back(seat);
     }
 
-    /// Forgets the authenticated clients and the closed clients.
-    fn forget_known(&mut self) {
-        let State {
-            connections,
-            strangers,
-            ..
-        } = &mut *self.state;
-        strangers.retain(|seat| {
-            let found = connections.get(seat.index);
-            found.is_some_and(|c| c.session.seat == *seat && !c.session.authenticated)
-        });
-    }
-
     /// Closes the client that has been unauthenticated for the longest time, if this time is at least [`GRACE`].
     /// Clients with a password check in progress are not closed. Returns whether there was a client to close.
     fn close_stranger(&mut self) -> bool {
         let now = Instant::now();
         let connections = &self.state.connections;
-        let goes = self.state.strangers.iter().position(|seat| {
+        let mut strangers = self.state.strangers.iter();
+        let goes = strangers.find(|seat| {
             let found = connections.get(seat.index);
             found.is_some_and(|c| !c.session.asks && now.duration_since(c.session.since) >= GRACE)
         });
-        let Some(seat) = goes.and_then(|at| self.state.strangers.remove(at)) else {
+        let Some(seat) = goes.copied() else {
             return false;
         };
         let Some(connection) = self.state.connections.take(seat.index) else {

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const REST_AFTER: Duration = Duration::from_secs(2);
 /// The maximum number of new connections from one listener in a round.
 pub(super) const ACCEPTS_MAX: usize = 32;
+/// The maximum number of newcomers that other loops are about to refuse.
+const REFUSED_MAX: usize = 8;
 /// The time in a round for accepting connections.
 const ACCEPT_SHARE: Duration = Duration::from_millis(1);
 
@@ -43,6 +45,11 @@ impl EventLoop {
         for _ in 0..ACCEPTS_MAX {
             if begin.elapsed() > ACCEPT_SHARE {
                 break;
+            }
+            if self.is_full_of_newcomers() {
+                // A loop that refuses a newcomer wakes this one.
+                self.accept_pending = true;
+                return;
             }
             let is_only = !self.state.peers.several();
             if is_tls && is_only && !self.makes_room_for_handshake() {
@@ -106,6 +113,13 @@ impl EventLoop {
         }
     }
 
+    /// Returns whether as many clients as may be are connected and [`REFUSED_MAX`] newcomers are about to be refused. Each
+    /// has a descriptor until its loop has refused it.
+    fn is_full_of_newcomers(&self) -> bool {
+        let most = self.state.options.maxclients.saturating_add(REFUSED_MAX);
+        self.state.common.crowd.clients() >= most
+    }
+
     /// Serves a client from now on, or refuses it. The client is counted already.
     pub(super) fn greet(&mut self, newcomer: Newcomer) {
         let placed = match self.takes_requests() {
@@ -114,6 +128,9 @@ impl EventLoop {
         };
         if !placed.is_some_and(|newcomer| self.admit(newcomer)) {
             self.state.common.crowd.leave(self.state.event_loop);
+            if !self.state.leads() {
+                self.state.common.wake(0);
+            }
         }
     }
 

@@ -31,6 +31,25 @@ struct Op {
     told: u64,
 }
 
+impl Op {
+    /// Returns a request that was sent at `begin` and is not answered yet.
+    fn new(client: usize, kind: Kind, wrote: u64, begin: u64) -> Op {
+        Op {
+            begin,
+            end: begin,
+            client,
+            kind,
+            wrote,
+            told: 0,
+        }
+    }
+
+    /// Returns the request with its reply at `end`.
+    fn answered(self, end: u64, told: u64) -> Op {
+        Op { end, told, ..self }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Push,
@@ -88,21 +107,12 @@ fn work(running: &Running, client: usize, batches: usize, start: Instant) -> Vec
                 Kind::Set => encode(&[b"SET", register, wrote.as_bytes(), b"GET"]),
                 Kind::Get => encode(&[b"GET", register]),
             });
-            let (wrote, told, end) = (next, 0, 0);
-            let op = Op {
-                begin,
-                end,
-                client,
-                kind,
-                wrote,
-                told,
-            };
-            all.push((key, op));
+            all.push((key, Op::new(client, kind, next, begin)));
         }
         stream.get_mut().write_all(&bytes).expect("a write");
         for (_, op) in &mut all[from..] {
-            op.told = number(&mut stream);
-            op.end = now();
+            let told = number(&mut stream);
+            *op = op.answered(now(), told);
         }
     }
     all
@@ -232,40 +242,26 @@ fn the_requests_of_clients_of_several_loops_have_one_order_for_each_key() {
     println!("{} requests in {:.1?}", all.len(), start.elapsed());
 }
 
-/// Returns a request to a key that ran from `begin` to `end`.
-fn request(kind: Kind, times: [u64; 2], wrote: u64, told: u64) -> Op {
-    let [begin, end] = times;
-    let client = usize::from(matches!(kind, Kind::Len | Kind::Get));
-    Op {
-        begin,
-        end,
-        client,
-        kind,
-        wrote,
-        told,
-    }
-}
-
 #[test]
 #[should_panic(expected = "had been answered")]
 fn a_read_that_misses_an_answered_write_is_noticed() {
-    let set = request(Kind::Set, [1, 2], 5, 0);
-    let get = request(Kind::Get, [3, 4], 0, 0);
+    let set = Op::new(0, Kind::Set, 5, 1).answered(2, 0);
+    let get = Op::new(1, Kind::Get, 0, 3).answered(4, 0);
     check_order(places_of_register(&[set, get], 5));
 }
 
 #[test]
 #[should_panic(expected = "no two SETs saw one value")]
 fn a_lost_write_is_noticed() {
-    let sets = [5, 6].map(|wrote| request(Kind::Set, [1, 9], wrote, 0));
+    let sets = [5, 6].map(|wrote| Op::new(0, Kind::Set, wrote, 1).answered(9, 0));
     check_order(places_of_register(&sets, 6));
 }
 
 #[test]
 #[should_panic(expected = "of its client")]
 fn a_length_that_shrinks_is_noticed() {
-    let pushes = [1, 2].map(|told| request(Kind::Push, [1, 9], told, told));
-    let reads = [2, 1].map(|told| request(Kind::Len, [1, 9], 0, told));
+    let pushes = [1, 2].map(|told| Op::new(0, Kind::Push, told, 1).answered(9, told));
+    let reads = [2, 1].map(|told| Op::new(1, Kind::Len, 0, 1).answered(9, told));
     let all = [pushes, reads].concat();
     check_order(places_of_list(&all, &[1, 2]));
 }
