@@ -4,7 +4,7 @@ use super::client::{Client, Running, local, small, start_with};
 use perdura_server::ServerOptions;
 use std::net::TcpStream;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -49,12 +49,18 @@ fn fifty_clients_are_spread_evenly_and_counted_together() {
     }
     assert_eq!(first.figure("connected_clients"), 50);
     assert_eq!(first.send("CLIENT LIST").matches("id=").count(), 50);
-    let before = first.figure("total_commands_processed");
+    first.expect(&[("CONFIG RESETSTAT", "+OK")]);
     for client in &mut clients {
         client.expect(&[("SET k v", "+OK")]);
     }
-    let after = clients[7].figure("total_commands_processed");
-    assert_eq!(after, before + 51, "the second INFO counts itself");
+    // INFO counts itself. It shows older figures of another loop that does not end its round in time.
+    let begin = Instant::now();
+    let exact = (51..).find(|count| {
+        let shown = clients[7].figure("total_commands_processed");
+        shown == *count || begin.elapsed() > Duration::from_secs(30)
+    });
+    let shown = clients[7].figure("total_commands_processed");
+    assert_eq!(exact.map(|count| count + 1), Some(shown));
     clients[1].expect(&[("CONFIG RESETSTAT", "+OK")]);
     assert_eq!(clients[2].figure("total_commands_processed"), 1);
 }
@@ -201,33 +207,32 @@ fn increments_under_watch_by_clients_of_all_loops_are_all_there() {
 
 #[test]
 fn a_long_script_of_one_loop_does_not_delay_the_clients_of_the_others() {
+    const REQUESTS: u32 = 12;
     let (_running, clients) = start();
-    let ended = AtomicBool::new(false);
+    let (scripts, enough) = (AtomicU32::new(0), AtomicBool::new(false));
     let script = "local t = redis.call('SET', KEYS[1], 'x') local n = 0 \
-                  while n < 3000000 do n = n + 1 end return n";
+                  while n < 10000000 do n = n + 1 end return n";
     thread::scope(|scope| {
         let mut clients = clients.into_iter();
         let (mut long, mut short) = (clients.next().expect("one"), clients.next().expect("one"));
-        let ended = &ended;
+        let (scripts, enough) = (&scripts, &enough);
+        let begin = Instant::now();
         scope.spawn(move || {
-            for _ in 0..5 {
+            while !enough.load(Ordering::SeqCst) && begin.elapsed() < Duration::from_secs(60) {
                 let words = [&b"EVAL"[..], script.as_bytes(), b"1", b"long"];
-                assert_eq!(long.call(&words), ":3000000");
+                assert_eq!(long.call(&words), ":10000000");
+                scripts.fetch_add(1, Ordering::SeqCst);
             }
-            ended.store(true, Ordering::SeqCst);
         });
-        let (begin, mut count) = (Instant::now(), 0);
-        while !ended.load(Ordering::SeqCst) {
+        for _ in 0..REQUESTS {
             // This reply waits for the disk, and no script of another loop holds its epoch open.
             short.expect(&[("SET short y", "+OK")]);
-            count += 1;
-            assert!(
-                begin.elapsed() < Duration::from_secs(60),
-                "the scripts do not end"
-            );
         }
-        assert!(count > 20, "only {count} requests ran beside the scripts");
+        enough.store(true, Ordering::SeqCst);
     });
+    // A request that waits for the end of a script takes as long as one.
+    let scripts = scripts.load(Ordering::SeqCst);
+    assert!(scripts < REQUESTS / 2, "{scripts} scripts ended meanwhile");
 }
 
 #[test]
