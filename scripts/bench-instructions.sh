@@ -7,6 +7,7 @@
 #   scripts/bench-instructions.sh check                        fails if a command needs 3 % more than is recorded
 #   scripts/bench-instructions.sh record                       lowers the recorded figures; it raises none
 #   OLD=path/to/old/perdura scripts/bench-instructions.sh      two builds beside each other
+#   LOOPS="1 2 4 8" scripts/bench-instructions.sh              numbers of event loops beside each other
 #   COMMANDS="SET GET" PIPELINES="1 16" TRIES=3 scripts/bench-instructions.sh
 #   SHOW=1 COMMANDS=RPOP scripts/bench-instructions.sh         lists the functions as well
 #
@@ -28,17 +29,17 @@ make_work
 gcc -O2 -Wall -Wextra -shared -fPIC -o "$work/plugin.so" "$counter/plugin.c"
 record=$counter/$(basename "$(dirname "$(realpath "$perdura")")").txt
 
-# count BINARY COMMAND PIPELINE: the instructions by phase, and their sum; of a few tries the least.
+# count BINARY COMMAND PIPELINE [LOOPS]: the instructions by phase, and their sum; of a few tries the least.
 count() {
     local try
     for ((try = 0; try < ${TRIES:-1}; try++)); do
-        python3 "$counter/count.py" "$work/plugin.so" "$1" "$2" "$3" 2>"$work/$2.functions" ||
+        python3 "$counter/count.py" "$work/plugin.so" "$@" 2>"$work/$2.functions" ||
             die "$2: $(tail -n 1 "$work/$2.functions")"
     done | sort -n -k "$sum" | head -n 1
     [ -z "${SHOW:-}" ] || cat "$work/$2.functions" >&2
 }
 
-# count_all BINARY PIPELINE: a line for each command, in their order. As many at a time as there are processors.
+# count_all BINARY PIPELINE [LOOPS]: a line for each command, in their order. As many at a time as there are processors.
 count_all() {
     local command running=0
     for command in $commands; do
@@ -46,7 +47,7 @@ count_all() {
             wait -n || die "a command could not be counted"
             running=$((running - 1))
         fi
-        count "$1" "$command" "$2" >"$work/$command.line" &
+        count "$1" "$command" "${@:2}" >"$work/$command.line" &
         running=$((running + 1))
     done
     for ((; running > 0; running--)); do wait -n || die "a command could not be counted"; done
@@ -56,12 +57,28 @@ count_all() {
 phases=$(awk '/^[a-z]/ && !seen[$1]++ { print $1 }' "$counter/phases.txt")
 sum=$(wc -w <<<"$phases sum")
 
+columns() {
+    awk '{ printf "%-12s", $1; for (i = 2; i <= NF; i++) printf "%9s", $i; print "" }'
+}
+
 table() {
     # shellcheck disable=SC2086 # one word for each column
     {
         echo command $phases sum
         count_all "$perdura" "${PIPELINES:-16}"
-    } | awk '{ printf "%-12s", $1; for (i = 2; i <= NF; i++) printf "%9s", $i; print "" }'
+    } | columns
+}
+
+# by_loops: a table for each number of loops.
+by_loops() {
+    local number
+    for number in $LOOPS; do
+        # shellcheck disable=SC2086 # one word for each column
+        {
+            echo "loops=$number" $phases sum
+            count_all "$perdura" "${PIPELINES:-16}" "$number"
+        } | columns
+    done
 }
 
 compare() {
@@ -123,7 +140,9 @@ record() {
 
 case $mode in
 table)
-    if [ -z "${OLD:-}" ]; then
+    if [ -n "${LOOPS:-}" ]; then
+        by_loops
+    elif [ -z "${OLD:-}" ]; then
         table
     else
         [ -x "$OLD" ] || die "there is no $OLD"

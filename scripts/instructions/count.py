@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Counts the user instructions that one build of the server needs for a command, by phase and by function.
 
-    count.py PLUGIN.so PERDURA COMMAND PIPELINE
+    count.py PLUGIN.so PERDURA COMMAND PIPELINE [LOOPS]
 
 The server runs in the emulator qemu-user, and 50 clients send pipelines of one command. The server stands still while
-they send, so that a round of its loop meets all of them. Only the thread of the loop counts, without libc's memset, which
-zeroes new files of the log. The kernel's part is not in it.
+they send, so that a round of its loop meets all of them. Only the threads of the loops count, without libc's memset,
+which zeroes new files of the log. The kernel's part is not in it. Without LOOPS, the server need not know the setting.
 
 Prints the instructions of one request: of each phase in phases.txt, in the file's order, and then their sum. The
 functions go to stderr, each with its phase. A function that the compiler has put into its caller counts for the caller.
@@ -145,7 +145,7 @@ def read_phases():
     return {phase: re.compile("|".join(patterns)) for phase, patterns in phases.items()}
 
 
-def count(plugin, binary, command, pipeline):
+def count(plugin, binary, command, pipeline, loops):
     """Returns the instructions of one request by function."""
     requests, request = COMMANDS[command]
     random.seed(5)
@@ -153,8 +153,9 @@ def count(plugin, binary, command, pipeline):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    emulator = ["qemu-x86_64", "-plugin", f"{os.path.realpath(plugin)},dir={work}"]
+    emulator = ["qemu-x86_64", "-plugin", f"{os.path.realpath(plugin)},dir={work},loops={loops or 1}"]
     serve = [binary, "serve", "--data", f"{work}/data", "--listen", f"127.0.0.1:{port}"]
+    serve += ["--loops", str(loops)] if loops else []
     server = subprocess.Popen(emulator + serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         clients = [connect(port) for _ in range(CLIENTS)]
@@ -174,7 +175,8 @@ def count(plugin, binary, command, pipeline):
 
 def main():
     plugin, binary, command, pipeline = sys.argv[1:5]
-    shares = count(plugin, os.path.realpath(binary), command, int(pipeline))
+    loops = int(sys.argv[5]) if len(sys.argv) > 5 else None
+    shares = count(plugin, os.path.realpath(binary), command, int(pipeline), loops)
     phases = read_phases()
     sums = dict.fromkeys(phases, 0)
     for name, share in sorted(shares.items(), key=lambda share: -share[1]):

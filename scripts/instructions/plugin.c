@@ -5,8 +5,9 @@
 // it has done what they ask for: "mark" (count from here on) and "dump" (write the counts so far into
 // "counts", a line for each instruction: its address in hexadecimal, how often it ran).
 //
-// Each thread has counters of its own. The counts are those of the thread that ran the most
-// instructions: the loop that serves clients. The speed of the disk decides what other threads do.
+// Each thread has counters of its own. The counts are those of the threads that ran the most
+// instructions: the loops that serve clients. The argument loops= says how many there are. The speed
+// of the disk decides what other threads do.
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -43,6 +44,7 @@ struct block {
 
 static struct block *blocks;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static size_t loops = 1;
 static char mark[512], dump[512], counts[512], counts_tmp[512];
 
 static void ran(unsigned thread, void *block) {
@@ -70,27 +72,34 @@ static uint64_t runs_since_mark(const struct block *block, size_t thread) {
     return block->runs[thread] - block->runs_at_mark[thread];
 }
 
-static size_t busiest_thread(void) {
+static void find_loops(int is_loop[THREADS]) {
     uint64_t counted[THREADS] = {0};
-    size_t busiest = 0;
-    for (size_t thread = 0; thread < THREADS; thread++) {
+    for (size_t thread = 0; thread < THREADS; thread++)
         for (struct block *block = blocks; block; block = block->next)
             counted[thread] += block->length * runs_since_mark(block, thread);
-        if (counted[thread] > counted[busiest])
-            busiest = thread;
+    for (size_t found = 0; found < loops && found < THREADS; found++) {
+        size_t busiest = 0;
+        for (size_t thread = 0; thread < THREADS; thread++)
+            if (counted[thread] > counted[busiest])
+                busiest = thread;
+        is_loop[busiest] = 1;
+        counted[busiest] = 0;
     }
-    return busiest;
 }
 
 static void write_counts(void) {
-    size_t thread = busiest_thread();
+    int is_loop[THREADS] = {0};
+    find_loops(is_loop);
     FILE *out = fopen(counts_tmp, "w");
     if (!out)
         abort();
-    for (struct block *block = blocks; block; block = block->next)
-        for (size_t i = 0; i < block->length && runs_since_mark(block, thread); i++)
-            fprintf(out, "%lx %lu\n", (unsigned long)block->addresses[i],
-                    (unsigned long)runs_since_mark(block, thread));
+    for (struct block *block = blocks; block; block = block->next) {
+        uint64_t runs = 0;
+        for (size_t thread = 0; thread < THREADS; thread++)
+            runs += is_loop[thread] ? runs_since_mark(block, thread) : 0;
+        for (size_t i = 0; i < block->length && runs; i++)
+            fprintf(out, "%lx %lu\n", (unsigned long)block->addresses[i], (unsigned long)runs);
+    }
     if (fclose(out) || rename(counts_tmp, counts))
         abort();
 }
@@ -113,7 +122,13 @@ static void *watch(void *unused) {
 }
 
 EXPORT int qemu_plugin_install(plugin_id id, const void *info, int argc, char **argv) {
-    const char *dir = argc > 0 && !strncmp(argv[0], "dir=", 4) ? argv[0] + 4 : ".";
+    const char *dir = ".";
+    for (int i = 0; i < argc; i++) {
+        if (!strncmp(argv[i], "dir=", 4))
+            dir = argv[i] + 4;
+        if (!strncmp(argv[i], "loops=", 6))
+            loops = strtoul(argv[i] + 6, NULL, 10);
+    }
     snprintf(mark, sizeof mark, "%s/mark", dir);
     snprintf(dump, sizeof dump, "%s/dump", dir);
     snprintf(counts, sizeof counts, "%s/counts", dir);

@@ -421,38 +421,62 @@ pub(crate) struct Place<'a> {
     pub key: &'a [u8],
 }
 
+/// Clients that wait, for the tests.
 #[cfg(test)]
-mod tests {
+pub(crate) mod testing {
     use super::*;
     use crate::command::table::all;
     use crate::resp::parse::{Limits, Parser};
 
-    fn wait(keys: Range<usize>, timeout: Option<Duration>) -> Wait {
+    /// Returns a wait without a deadline for lists at the keys at these arguments.
+    pub(super) fn wait(keys: Range<usize>) -> Wait {
         Wait {
             shape: Shape::List,
             keys,
             count: None,
             paired: Vec::new(),
-            timeout,
+            timeout: None,
             nothing: Nothing::NullArray,
             gone: None,
         }
     }
 
-    fn add(blocking: &mut Blocking, id: u64, line: &[u8], wait: Wait) {
+    /// Adds a client that waits for lists at the keys at these arguments of its request.
+    #[cfg(feature = "shuttle")]
+    pub(crate) fn add(blocking: &mut Blocking, seat: Seat, line: &[u8], keys: Range<usize>) {
+        add_with(blocking, seat, line, wait(keys));
+    }
+
+    /// Adds a client that waits.
+    pub(super) fn add_with(blocking: &mut Blocking, seat: Seat, line: &[u8], wait: Wait) {
         let mut parser = Parser::new();
         parser.parse(line, &Limits::STRANGER, 1).expect("a request");
-        let command = all().next().expect("a command");
-        let seat = Seat { id, ..Seat::NOBODY };
         let asking = Asking {
             seat,
             user: Arc::new(User::new(b"user", true)),
             resp3: false,
             database: 0,
-            command,
-            epoch: Epoch(id),
+            command: all().next().expect("a command"),
+            epoch: Epoch(seat.id),
         };
         blocking.add(asking, wait, &parser.args(line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(keys: Range<usize>, timeout: Option<Duration>) -> Wait {
+        Wait {
+            timeout,
+            ..testing::wait(keys)
+        }
+    }
+
+    fn add(blocking: &mut Blocking, id: u64, line: &[u8], wait: Wait) {
+        let seat = Seat { id, ..Seat::NOBODY };
+        testing::add_with(blocking, seat, line, wait);
     }
 
     fn place(key: &[u8]) -> Place<'_> {

@@ -7,8 +7,8 @@
 //! then looks* at the announcement. A thread that posts a letter does likewise. If two threads each
 //! write, fence and read, at least one thread sees both writes.
 
+use crate::sync::atomic::{AtomicU8, Ordering, fence};
 use std::io;
-use std::sync::atomic::{AtomicU8, Ordering, fence};
 
 /// The waker of the loop, with a state that the loop shares with other threads.
 #[derive(Debug)]

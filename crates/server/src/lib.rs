@@ -49,6 +49,8 @@ mod gate;
 mod glob;
 mod host_name;
 mod http;
+#[cfg(all(test, feature = "shuttle"))]
+mod interleave;
 mod jobs;
 mod latency;
 mod loading;
@@ -77,6 +79,7 @@ mod stalled;
 mod state;
 mod stats;
 mod supervise;
+mod sync;
 mod tell;
 #[cfg(test)]
 mod testbed;

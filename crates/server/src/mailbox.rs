@@ -12,9 +12,9 @@ use crate::denial::Denied;
 use crate::engine::Epoch;
 use crate::gate::Gate;
 use crate::pubsub::{Seat, Topic};
-use parking_lot::Mutex;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The content of a letter.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! A part of the state that all loops share: a table of observers behind a mutex.
 
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// A table of observers that may be empty.
 pub(crate) trait Observers {

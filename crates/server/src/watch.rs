@@ -13,12 +13,12 @@
 
 use crate::engine::Epoch;
 use crate::part::{Observers, Part};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::BuildHasher;
 use std::hash::RandomState;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The number of stripes.
 const STRIPES: usize = 16;

@@ -1,0 +1,31 @@
+//! Schedules of threads over the tables that loops share: mailbox and gate, watched keys, and clients that wait for keys.
+//!
+//! Each test plays the steps that loops and transactions make around the real tables. A mutex of the test replaces the
+//! latch of a partition. A random search chooses the orders in which the threads run. Each test also shows that its
+//! search notices mistakes in those steps. Run with `cargo test -p perdura-server --features shuttle --lib interleave`.
+
+mod hand_over;
+mod mail;
+mod watch;
+
+use crate::gate::Gate;
+use std::sync::Arc;
+
+/// Searches schedules of `test` in two ways.
+fn search(test: fn()) {
+    shuttle::check_random(test, 5000);
+    shuttle::check_pct(test, 2000, 3);
+}
+
+/// Fails if no schedule makes `test` fail.
+fn must_fail(test: fn()) {
+    let ran = std::panic::catch_unwind(|| search(test));
+    assert!(ran.is_err(), "no schedule shows the mistake");
+}
+
+/// Returns a gate, and the poll that it wakes.
+fn gate() -> (Arc<Gate>, mio::Poll) {
+    let poll = mio::Poll::new().expect("a poll");
+    let waker = mio::Waker::new(poll.registry(), mio::Token(0)).expect("a waker");
+    (Arc::new(Gate::new(waker)), poll)
+}
