@@ -10,8 +10,8 @@
 //! every reply that shows this write. A key that is removed from the table for lack of room is also invalidated. That
 //! invalidation waits for no write.
 //!
-//! Access control filters invalidations when the tracking client's loop delivers them. With REDIRECT, that loop then posts
-//! the invalidation to the other client's loop. A client gets no report of a key outside the user's rules.
+//! Access control filters invalidations when the tracking client's loop delivers them. With REDIRECT, it filters them when
+//! they are posted to the other client's loop. A client gets no report of a key outside the user's rules.
 //! In mode BCAST, a client gets reports only of keys that the user may read. Redis 7.0 sends all invalidations. With
 //! REDIRECT, the rules of the tracking client count, and the receiver's rules do not.
 //!
@@ -20,6 +20,7 @@
 
 mod table;
 
+use crate::acl::User;
 use crate::acl::catalog::Access;
 use crate::command::{Command, flag};
 use crate::common::Common;
@@ -71,6 +72,8 @@ pub(crate) enum Reads {
 #[derive(Debug, Clone)]
 pub(crate) struct Tracker {
     seat: Seat,
+    /// The client's user. Its rules say which keys a report to the client `redirect` may name.
+    user: Arc<User>,
     /// The client that gets the reports instead. `None`: this client gets them itself.
     pub redirect: Option<Seat>,
     /// True if the client `redirect` was gone when a report was due.
@@ -154,6 +157,7 @@ impl Tracking {
         }
         let tracker = Tracker {
             seat,
+            user: Arc::clone(&session.user),
             redirect: wanted.redirect,
             broken: false,
             noloop: wanted.noloop,
@@ -178,6 +182,13 @@ impl Tracking {
         }
         if self.clients.is_empty() {
             self.table.clear();
+        }
+    }
+
+    /// Gives a client, if it tracks, another user or its user's new version.
+    pub(crate) fn renew(&mut self, id: u64, user: &Arc<User>) {
+        if let Some(tracker) = self.clients.get_mut(&id) {
+            tracker.user = Arc::clone(user);
         }
     }
 
@@ -266,13 +277,34 @@ impl Common {
         });
         for reader in readers {
             let tracker = tracking.clients.get(&reader.id);
-            let hears = tracker.is_some_and(|tracker| {
+            let hears = |tracker: &&Tracker| {
                 let own = tracker.noloop && tracker.seat == writer;
                 tracker.prefixes.is_none() && !own
-            });
-            if hears {
-                self.post(reader, &post, epoch);
+            };
+            if let Some(tracker) = tracker.filter(hears) {
+                self.report(tracker, &post, epoch);
             }
+        }
+    }
+
+    /// Gives a client, if it tracks, another user or its user's new version.
+    pub(crate) fn renew_tracking(&self, id: u64, user: &Arc<User>) {
+        if self.tracking.is_in_use() {
+            self.tracking.with(|tracking| tracking.renew(id, user));
+        }
+    }
+
+    /// Posts a report to a tracking client. With REDIRECT, posts it to the other client, without the keys that the
+    /// tracking client may not use. The letter goes to its receiver's loop at once, so it comes before the replies to
+    /// later requests of the receiver.
+    fn report(&self, tracker: &Tracker, post: &Arc<Post>, epoch: Epoch) {
+        let Some(other) = tracker.redirect else {
+            return self.post(tracker.seat, post, epoch);
+        };
+        if let Some(keys) = heard_keys(&tracker.user, post) {
+            let tracker = tracker.seat;
+            let post = Arc::new(Post::Redirected { keys, tracker });
+            self.post(other, &post, epoch);
         }
     }
 
@@ -284,14 +316,14 @@ impl Common {
         }
         self.tracking.with(|tracking| {
             tracking.table.clear();
-            let mut seats: Vec<Seat> = tracking.clients.values().map(|one| one.seat).collect();
-            seats.sort_unstable_by_key(|seat| seat.id);
+            let mut trackers: Vec<&Tracker> = tracking.clients.values().collect();
+            trackers.sort_unstable_by_key(|tracker| tracker.seat.id);
             let post = Arc::new(Post::Changed {
                 keys: None,
                 is_broadcast: false,
             });
-            for seat in seats {
-                self.post(seat, &post, epoch);
+            for tracker in trackers {
+                self.report(tracker, &post, epoch);
             }
         });
     }
@@ -328,7 +360,7 @@ impl Common {
                         keys: Some(keys),
                         is_broadcast: true,
                     };
-                    self.post(tracker.seat, &Arc::new(post), epoch);
+                    self.report(tracker, &Arc::new(post), epoch);
                 }
             }
         }
@@ -372,34 +404,15 @@ impl State {
     }
 
     /// Writes the invalidation that a letter reports to the tracking client. Keys that the client may not use are left
-    /// out. With REDIRECT, the invalidation is posted to the other client instead.
+    /// out.
     pub(crate) fn write_changed(&self, session: &Session, letter: &Letter, out: &mut Out<'_>) {
-        let Post::Changed { keys, is_broadcast } = &*letter.post else {
-            return;
-        };
-        let wanted = if *is_broadcast { READ } else { HAVE };
-        let user = &session.user;
-        let may_hear = |key: &[u8]| user.may_use(key, wanted) || armed(Flaw::HiddenNameTold);
-        let keys = keys.as_ref().map(|keys| {
-            let heard = keys.iter().filter(|key| may_hear(key)).cloned();
-            heard.collect::<Vec<Box<[u8]>>>()
-        });
-        if keys.as_ref().is_some_and(Vec::is_empty) {
-            return;
-        }
         let id = session.seat.id;
-        let redirect = self.common.tracking.with(|tracking| {
-            let tracker = tracking.clients.get(&id);
-            tracker.map(|tracker| tracker.redirect)
-        });
-        match redirect {
-            None => {}
-            Some(Some(other)) => {
-                let tracker = session.seat;
-                let post = Arc::new(Post::Redirected { keys, tracker });
-                self.common.post(other, &post, letter.epoch);
-            }
-            Some(None) => write_invalidation(session, keys.as_deref(), out),
+        let tracking = &self.common.tracking;
+        let still_tracks = || tracking.with(|tracking| tracking.clients.contains_key(&id));
+        if let Some(keys) = heard_keys(&session.user, &letter.post)
+            && still_tracks()
+        {
+            write_invalidation(session, keys.as_deref(), out);
         }
     }
 
@@ -417,6 +430,21 @@ impl State {
         let post = Arc::new(Post::RedirectGone { id: letter.to.id });
         self.common.post(*tracker, &post, letter.epoch);
     }
+}
+
+/// Returns the keys of a report that a tracking client with this user may use. `None`: there is no such key.
+/// `Some(None)`: the report is about all keys.
+fn heard_keys(user: &User, post: &Post) -> Option<Option<Vec<Box<[u8]>>>> {
+    let Post::Changed { keys, is_broadcast } = post else {
+        return None;
+    };
+    let Some(keys) = keys else {
+        return Some(None);
+    };
+    let wanted = if *is_broadcast { READ } else { HAVE };
+    let may_hear = |key: &&Box<[u8]>| user.may_use(key, wanted) || armed(Flaw::HiddenNameTold);
+    let heard: Vec<Box<[u8]>> = keys.iter().filter(may_hear).cloned().collect();
+    (!heard.is_empty()).then_some(Some(heard))
 }
 
 /// Writes an invalidation for a client that speaks RESP3. A client that speaks RESP2 gets none without REDIRECT.

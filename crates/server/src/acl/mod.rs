@@ -261,6 +261,7 @@ pub(crate) fn login(
     if let Some(user) = state.acl.login(name, password) {
         session.user = user;
         session.authenticated = true;
+        state.common.renew_tracking(session.seat.id, &session.user);
         state.forget_stranger(session.seat);
         return true;
     }
@@ -333,11 +334,14 @@ fn renew_clients(state: &mut State) {
             // The requests that the client has sent are still answered.
             connection.closing = true;
             gone.push(index);
-        } else if connection.blocked {
-            let (id, user) = (session.seat.id, &session.user);
+            continue;
+        }
+        let (id, user) = (session.seat.id, &session.user);
+        if connection.blocked {
             let blocking = &state.common.blocking;
             blocking.with(|blocking| blocking.renew(id, user));
         }
+        state.common.renew_tracking(id, user);
     }
     for index in gone {
         if let Some(connection) = state.connections.take(index) {

@@ -385,4 +385,15 @@ fn tracked_keys_that_other_loops_change_are_reported_before_later_replies() {
     clients[1].expect(&[("SET k 2", "+OK")]);
     let report = "[\"message\", \"__redis__:invalidate\", [\"k\"]]";
     assert_eq!(clients[2].read(), report);
+    // The report must not wait for a round of the tracking client's loop, which runs a script.
+    for round in 0..5 {
+        clients[0].expect(&[("GET k", "\"2\"")]);
+        let script = "local n = 0 while n < 1000000 do n = n + 1 end return n";
+        clients[0].push(&[b"EVAL", script.as_bytes(), b"0"]);
+        clients[1].expect(&[("SET k 2", "+OK")]);
+        clients[2].push(&[b"PING", b"later"]);
+        assert_eq!(clients[2].read(), report, "round {round}");
+        assert_eq!(clients[2].read(), "[\"pong\", \"later\"]");
+        assert_eq!(clients[0].read(), ":1000000");
+    }
 }
