@@ -13,8 +13,8 @@
 //! Transactions run in their caller's thread. All threads end when the last handle is dropped.
 //!
 //! # Locks
-//! `LogWriter::turn` is taken before any lock of the log, and held while the first stream is flushed. `Ground::waiting`
-//! protects only the wait on its condition variable. A thread that holds `Ground::waiting` takes no other lock.
+//! `LogWriter::turn` is taken before any lock of the log, and held while the first stream is flushed. A thread that
+//! writes in place beside other writes releases it when its write has begun. `Ground::waiting` protects only the wait on its condition variable. A thread that holds `Ground::waiting` takes no other lock.
 
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use perdura_base::{Result, StreamId};
+use parking_lot::{Mutex, MutexGuard};
+use perdura_base::{Epoch, Result, StreamId};
 use perdura_wal::{Begun, Collected, FlushProgress, Rung, Wait};
 
 use crate::behind::Worst;
@@ -17,6 +17,8 @@ use crate::pace::{FlushPacer, thread_cpu_ns};
 
 /// The first stream. Its flusher ends epochs.
 pub(crate) const FIRST: StreamId = StreamId(0);
+/// An epoch that is never durable: a flush until it writes all that there is.
+const EVERY_EPOCH: Epoch = Epoch(u64::MAX);
 /// The interval at which a flusher checks for work if no thread wakes it. A write that no caller waits for is delayed
 /// by at most this interval. The beacon is delayed likewise. The *beacon* is an empty frame that records the durable
 /// epoch in the log.
@@ -37,7 +39,8 @@ pub(crate) struct LogWriter {
     write_cost_ns: u64,
     /// The duration of a durable write, in nanoseconds. It was measured when the log was opened.
     write_latency_ns: u64,
-    /// Held by the thread that ends epochs and flushes the first stream.
+    /// Held by the thread that ends epochs and flushes the first stream. A thread that writes in place to a file that
+    /// bypasses the cache holds it only until its write has begun.
     turn: Mutex<FlushPacer>,
     /// Smoothed CPU time of a flush, nanoseconds.
     flush_cpu_ns: AtomicU64,
@@ -109,16 +112,21 @@ impl LogWriter {
                 if first {
                     self.lead()
                 } else {
-                    self.flush(stream)
+                    self.flush(stream, EVERY_EPOCH)
                 }
             });
             let work = Work::Flush(stream);
             if flushed.is_ok() {
                 self.ground.delays.done(work);
             }
+            let is_wanted = self.ground.wishes.is_wanted();
             match flushed {
+                // Threads that serve clients begin the writes that their clients wait for.
+                Ok(true) if first && self.ground.rings && !is_wanted => {
+                    std::thread::park_timeout(LOOK_EVERY);
+                }
                 Ok(true) => {}
-                Ok(false) if first && self.ground.wishes.is_wanted() => {}
+                Ok(false) if first && is_wanted => {}
                 Ok(false) => {
                     std::thread::park_timeout(LOOK_EVERY);
                     if first && self.ground.core.wal().append_beacon() {
@@ -150,9 +158,13 @@ impl LogWriter {
         if is_wanted || wal.has_open_frames() {
             self.hold();
         }
-        self.take_turn(&mut self.turn.lock(), cpu_ns, || {
-            Ok((self.ground.rings && self.write_in_place()?) || self.flush(FIRST)?)
-        })
+        if self.ground.rings {
+            let written = self.write_in_place(self.turn.lock(), cpu_ns, 0)?;
+            if written == Collected::Advanced {
+                return Ok(true);
+            }
+        }
+        self.take_turn(&mut self.turn.lock(), cpu_ns, || self.flush_closed())
     }
 
     /// Pauses for the pacer's delay of the next flush. If a thread begins to wait for the flush, the pause is
@@ -184,27 +196,33 @@ impl LogWriter {
     /// disk, and no flush in progress. Returns whether anything became durable. Use this in a thread that would
     /// otherwise sleep until the flusher has flushed.
     pub fn flush_here(&self) -> bool {
+        self.flush_beside(0) == Some(Collected::Advanced)
+    }
+
+    /// Flushes in the calling thread as [`flush_here`](Self::flush_here) does, even if up to `others` writes are in flight.
+    /// `None`: the thread has not flushed. If the log's writes complete by themselves, other threads may begin writes
+    /// meanwhile. Then a write may become durable after a later one, and only then advances the durable epoch.
+    pub fn flush_beside(&self, others: u64) -> Option<Collected> {
         if !self.can_flush_here() {
-            return false;
+            return None;
         }
-        let Some(mut pacer) = self.turn.try_lock() else {
-            return false;
-        };
+        let mut pacer = self.turn.try_lock()?;
         if !pacer.is_short() {
-            return false;
+            return None;
         }
-        let cpu_ns = thread_cpu_ns();
-        // An error needs no handling here: it has stopped the log, and every caller checks for
-        // that.
-        let flushed = if !self.ground.rings {
-            self.take_turn(&mut pacer, cpu_ns, || self.flush(FIRST))
-        } else if self.ground.core.wal().in_flight(FIRST) == 0 {
-            self.take_turn(&mut pacer, cpu_ns, || self.write_in_place())
-        } else {
-            // Another thread completes the write.
-            Ok(false)
-        };
-        flushed.unwrap_or(false)
+        if !self.ground.rings {
+            let cpu_ns = thread_cpu_ns();
+            // An error needs no handling here: it has stopped the log, and every caller checks for that.
+            let flushed = self.take_turn(&mut pacer, cpu_ns, || self.flush_closed());
+            return flushed.unwrap_or(false).then_some(Collected::Advanced);
+        }
+        let wal = self.ground.core.wal();
+        let in_flight = wal.in_flight(FIRST);
+        let is_early = in_flight > 0 && pacer.delay_ns(self.ground.now_ns()) > 0;
+        if in_flight > others || !wal.has_slot(FIRST) || is_early {
+            return None;
+        }
+        self.write_in_place(pacer, thread_cpu_ns(), others).ok()
     }
 
     /// Returns whether a thread other than the flusher may flush. With a fixed spacing, only the flusher flushes.
@@ -318,22 +336,56 @@ impl LogWriter {
         Ok(flushed)
     }
 
-    /// Makes one write of the first stream in this thread, if no write is in flight and the segment file exists.
-    fn write_in_place(&self) -> Result<bool> {
+    /// Ends the epoch and makes one write of the first stream in this thread, if at most `others` writes are in flight and
+    /// the segment file exists. Other threads may take turns as soon as the write has begun.
+    fn write_in_place(
+        &self,
+        pacer: MutexGuard<'_, FlushPacer>,
+        cpu_ns: u64,
+        others: u64,
+    ) -> Result<Collected> {
         let wal = self.ground.core.wal();
-        let advanced = self
-            .worst
-            .watch(&self.ground.core, || wal.flush_in_place(FIRST))?
-            == Collected::Advanced;
-        if advanced {
+        let start_ns = self.ground.now_ns().max(1);
+        self.ground.wishes.begin_turn();
+        if self.ground.core.close_epoch().is_some() {
+            self.ground.wishes.wake_others();
+        }
+        let (mut pacer, mut has_begun) = (Some(pacer), false);
+        let begun = |may_overlap: bool| {
+            has_begun = true;
+            if let Some(pacer) = &mut pacer {
+                pacer.note_start(start_ns);
+            }
+            pacer = pacer.take().filter(|_| !may_overlap);
+            self.mirror.offer_written();
+        };
+        let written = self.worst.watch(&self.ground.core, || {
+            wal.flush_in_place(FIRST, others, begun)
+        })?;
+        // The lock is free again before waiting threads are woken, because they may need it.
+        let pacer = pacer.or_else(|| self.turn.try_lock());
+        if let Some(mut pacer) = pacer.filter(|_| has_begun) {
+            let used_ns = thread_cpu_ns().saturating_sub(cpu_ns);
+            pacer.note_end(self.ground.now_ns().saturating_sub(start_ns), used_ns);
+            self.note_pace(&pacer);
+        }
+        if written == Collected::Advanced {
             self.mirror.tell_synced();
         }
-        Ok(advanced)
+        Ok(written)
     }
 
-    /// Takes the flush steps of a stream until nothing is left to write. Returns whether anything
+    /// Takes the flush steps of the first stream until all closed epochs are durable, or nothing is left to write. Returns
+    /// whether anything became durable. Threads that append all the time fill blocks of the open epoch. These blocks
+    /// wait for the next flush, so that the pacer can space the flushes.
+    fn flush_closed(&self) -> Result<bool> {
+        let closed = Epoch(self.ground.core.wal().current().0.saturating_sub(1));
+        self.flush(FIRST, closed)
+    }
+
+    /// Takes the flush steps of a stream until an epoch is durable, or nothing is left to write. Returns whether anything
     /// became durable.
-    fn flush(&self, stream: StreamId) -> Result<bool> {
+    fn flush(&self, stream: StreamId, until: Epoch) -> Result<bool> {
         let mut synced = false;
         loop {
             match self
@@ -345,6 +397,9 @@ impl LogWriter {
                 FlushProgress::Synced => {
                     synced = true;
                     self.mirror.tell_synced();
+                    if self.ground.core.wal().durable(Rung::Disk) >= until {
+                        return Ok(true);
+                    }
                 }
             }
         }

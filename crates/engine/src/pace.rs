@@ -128,8 +128,7 @@ impl FlushPacer {
 
     /// Notes the start of a write that completes by itself, and the write's cost to the machine.
     pub fn note_begun(&mut self, now_ns: u64, cost_ns: u64) {
-        assert!(now_ns > 0, "the clock runs");
-        self.last_start_ns = self.last_start_ns.max(now_ns);
+        self.note_start(now_ns);
         self.cost_ns = cost_ns;
         // The smoothed duration shrinks, so that after a slow flush a waiting thread will try again to flush by itself.
         self.wall_ns = self.wall_ns * 7 / 8;
@@ -142,8 +141,19 @@ impl FlushPacer {
             "flushes of the first stream follow one another"
         );
         assert!(start_ns <= end_ns, "a flush ends after it has begun");
-        self.last_start_ns = start_ns;
-        self.wall_ns = (self.wall_ns * 7 + end_ns.saturating_sub(start_ns)) / 8;
+        self.note_start(start_ns);
+        self.note_end(end_ns.saturating_sub(start_ns), cpu_ns);
+    }
+
+    /// Notes the start of a flush that does not delay other flushes.
+    pub fn note_start(&mut self, start_ns: u64) {
+        assert!(start_ns > 0, "the clock runs");
+        self.last_start_ns = self.last_start_ns.max(start_ns);
+    }
+
+    /// Notes that a flush took `wall_ns` and used `cpu_ns` of CPU.
+    pub fn note_end(&mut self, wall_ns: u64, cpu_ns: u64) {
+        self.wall_ns = (self.wall_ns * 7 + wall_ns) / 8;
         self.cost_ns = (self.cost_ns * 7 + cpu_ns) / 8;
     }
 

@@ -25,6 +25,8 @@ const MEM_AGE_US_MAX: u64 = 10_000;
 /// An age in microseconds. If a write older than this is not yet on the rung above `mem`, the flusher is woken, because
 /// callers with durability `mem` may soon have to wait.
 const MEM_AGE_US_NUDGE: u64 = 2_000;
+/// The most writes in flight beside which a waiting thread makes another one. The log's queue has room for one more.
+const BESIDE_MAX: u64 = 3;
 
 const _: () = assert!(
     MEM_AGE_US_NUDGE < MEM_AGE_US_MAX,
@@ -173,8 +175,15 @@ impl Shared {
         let wal = self.core().wal();
         while wal.durable(rung) < epoch {
             wal.check()?;
+            // A thread whose epoch has ended does not write for others: its own write may end sooner.
+            let is_open = epoch >= wal.current();
+            let written = is_open.then(|| self.log.flush_beside(BESIDE_MAX)).flatten();
+            if written == Some(Collected::Advanced) {
+                continue;
+            }
             let is_idle = wal.in_flight(FIRST) == 0;
-            if !self.log.begin_log_write() && is_idle {
+            let is_asked = written.is_none() && !self.log.begin_log_write() && is_idle;
+            if is_asked {
                 self.ground.wishes.nudge();
             }
             if wal.in_flight(FIRST) > 0 && self.log.collect(Wait::ForOne) != Collected::Elsewhere {
@@ -182,9 +191,11 @@ impl Shared {
             }
             // A collecting thread first releases the stream and then announces. So if this thread sleeps because
             // another thread is collecting, that thread's announcement wakes it.
-            self.ground.wait_until(rung, epoch, || {
-                wal.in_flight(FIRST) == 0 || wal.is_collecting(FIRST)
-            })?;
+            self.ground
+                .wait_until(rung, epoch, || match wal.in_flight(FIRST) {
+                    0 => is_asked,
+                    _ => wal.is_attended(FIRST),
+                })?;
         }
         Ok(())
     }

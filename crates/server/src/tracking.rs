@@ -442,8 +442,9 @@ fn heard_keys(user: &User, post: &Post) -> Option<Option<Vec<Box<[u8]>>>> {
         return Some(None);
     };
     let wanted = if *is_broadcast { READ } else { HAVE };
-    let may_hear = |key: &&Box<[u8]>| user.may_use(key, wanted) || armed(Flaw::HiddenNameTold);
-    let heard: Vec<Box<[u8]>> = keys.iter().filter(may_hear).cloned().collect();
+    let may_hear = |key: &[u8]| user.may_use(key, wanted) || armed(Flaw::HiddenNameTold);
+    let heard = keys.iter().filter(|key| may_hear(key));
+    let heard: Vec<Box<[u8]>> = heard.cloned().collect();
     (!heard.is_empty()).then_some(Some(heard))
 }
 

@@ -34,7 +34,7 @@ use perdura_device::{Completed, DurableWrite, Part, Through};
 
 use crate::failure::Failure;
 use crate::flight::Flight;
-use crate::flusher::FlushState;
+use crate::flusher::{FlushState, Segment};
 use crate::log::{Stream, Wal};
 use crate::rung::Rung;
 use crate::segment::SEGMENT_HEADER_BYTES;
@@ -71,7 +71,7 @@ pub enum Collected {
     Advanced,
     /// The stream is not durable any farther than before.
     Nothing,
-    /// Another thread is collecting, and may be waiting.
+    /// Another thread is collecting or executes a write itself, and may be waiting.
     Elsewhere,
 }
 
@@ -112,17 +112,20 @@ impl Wal {
             Collected::Advanced => Ok(FlushProgress::Synced),
             Collected::Nothing => Ok(FlushProgress::Wrote),
             Collected::Elsewhere => {
-                drop(self.streams[usize::from(stream.0)].collecting.lock());
+                let s = &self.streams[usize::from(stream.0)];
+                drop(s.collecting.lock());
+                drop(s.in_place.write());
                 Ok(FlushProgress::Wrote)
             }
         }
     }
 
-    /// Returns whether a thread is collecting completed writes of a stream. That thread may be waiting for a write.
+    /// Returns whether a thread is collecting completed writes of a stream, or executes a write itself. That thread may
+    /// be waiting for the write.
     #[must_use]
-    pub fn is_collecting(&self, stream: StreamId) -> bool {
+    pub fn is_attended(&self, stream: StreamId) -> bool {
         let s = &self.streams[usize::from(stream.0)];
-        s.collecting.try_lock().is_none()
+        s.collecting.try_lock().is_none() || s.in_place.try_write().is_none()
     }
 
     /// Returns the number of a stream's writes in flight. A write is in flight until the stream's durable end reaches
@@ -177,7 +180,7 @@ impl Wal {
     /// Fails like `flush_begin`.
     pub fn begin_if_placed(&self, stream: StreamId) -> Result<Begun> {
         let s = &self.streams[usize::from(stream.0)];
-        match self.next_write(stream, s)? {
+        match self.next_write(stream, s, Beside::Any)? {
             Next::Write(write) => {
                 s.queue.submit(write);
                 Ok(Begun::Yes)
@@ -187,25 +190,35 @@ impl Wal {
         }
     }
 
-    /// Begins a write and executes it in this thread, which has nothing else to do. Does nothing if another write is in
-    /// flight. On busy processors, this can be faster than a write that completes by itself. A write that completes by
-    /// itself may wait for a processor, and the wait may be longer than the write.
+    /// Begins a write and executes it in this thread, which has nothing else to do. Does nothing if more than `others`
+    /// writes are in flight. On busy processors, this can be faster than a write that completes by itself. A write that
+    /// completes by itself may wait for a processor, and the wait may be longer than the write.
+    ///
+    /// Calls `begun` as soon as the write has begun. The argument says whether other writes may begin before this one ends. A
+    /// file that writes through the cache reports a failed write once, perhaps to the sync of another write. So each
+    /// write to such a file is the only one in flight.
     ///
     /// # Errors
     /// Fails like [`flush_begin`](Self::flush_begin).
-    pub fn flush_in_place(&self, stream: StreamId) -> Result<Collected> {
+    pub fn flush_in_place(
+        &self,
+        stream: StreamId,
+        others: u64,
+        begun: impl FnOnce(bool),
+    ) -> Result<Collected> {
         let s = &self.streams[usize::from(stream.0)];
-        let Some(_one_at_a_time) = s.collecting.try_lock() else {
+        let Some(_in_place) = s.in_place.try_read() else {
             return Ok(Collected::Elsewhere);
         };
-        if self.in_flight(stream) > 0 {
+        if self.in_flight(stream) > others {
             return Ok(Collected::Nothing);
         }
-        let Next::Write(write) = self.next_write(stream, s)? else {
+        let Next::Write(write) = self.next_write(stream, s, Beside::OnlyDirect)? else {
             return Ok(Collected::Nothing);
         };
-        let parts: Vec<&[u8]> = write.parts.iter().map(Part::bytes).collect();
         let (file, through) = (&write.file, Through::WriteAndSync);
+        begun(file.is_direct());
+        let parts: Vec<&[u8]> = write.parts.iter().map(Part::bytes).collect();
         let result = file.write_durable(write.offset, &parts, through);
         let completed = Completed {
             token: write.token,
@@ -216,7 +229,7 @@ impl Wal {
     }
 
     /// Returns the next write to submit. It counts as in flight from now on.
-    fn next_write(&self, stream: StreamId, s: &Stream) -> Result<Next> {
+    fn next_write(&self, stream: StreamId, s: &Stream, beside: Beside) -> Result<Next> {
         let mut state = s.flush.lock();
         let state = &mut *state;
         // The check must follow the lock: another thread's step of this stream may just have failed.
@@ -227,6 +240,10 @@ impl Wal {
         );
         #[cfg(feature = "flaws")]
         state.write_late()?;
+        let alone = beside == Beside::OnlyDirect && state.flights.len() > 0;
+        if alone && state.flights.has_refused() {
+            return Ok(Next::Nothing);
+        }
         if let Some(again) = state.flights.begin_again() {
             return Ok(Next::Write(again));
         }
@@ -243,6 +260,10 @@ impl Wal {
                 Some(placed) => state.segment = Some(placed),
                 None => return Ok(Next::Unplaced),
             }
+        }
+        let cached = |segment: &Segment| !segment.file.is_direct();
+        if alone && state.segment.as_ref().is_some_and(cached) {
+            return Ok(Next::Nothing);
         }
         let (flight, parts) = self.gather(s, state);
         let write = state.flights.begin(flight, parts);
@@ -310,12 +331,17 @@ impl Wal {
         }
         s.queue.collect(&mut done);
         if done.is_empty() {
-            return self.check().map(|()| Collected::Nothing);
+            self.check()?;
+            let is_in_place = wait == Wait::ForOne && s.in_place.try_write().is_none();
+            return Ok(match is_in_place {
+                true => Collected::Elsewhere,
+                false => Collected::Nothing,
+            });
         }
         self.take_completed(stream, s, done)
     }
 
-    /// Processes completed writes. The caller holds `collecting`.
+    /// Processes completed writes.
     fn take_completed(
         &self,
         stream: StreamId,
@@ -443,6 +469,14 @@ impl Wal {
         }
         failure.into()
     }
+}
+
+/// The files that may be written beside other writes in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Any,
+    /// Files that bypass the cache.
+    OnlyDirect,
 }
 
 /// The next step of the flusher.

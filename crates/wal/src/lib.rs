@@ -21,8 +21,9 @@
 //! epochs, a crash could keep only the later difference. A restart would then compute bits that never existed.
 //!
 //! # Locks, in order
-//! `placing` and `collecting` < a flusher's state < `closing` < a stream's `inner` < `ends`; `inner` < the list in
-//! `age`. Only `placing` and `collecting` are held while a thread waits for a device.
+//! `placing`, `collecting` and `in_place` < a flusher's state < `closing` < a stream's `inner` < `ends`; `inner` < the list
+//! in `age`. Only `placing`, `collecting` and `in_place` are held while a thread waits for a device. A thread that waits for one
+//! of the three holds none of them.
 
 mod age;
 pub mod anchor;

@@ -22,7 +22,7 @@ use crate::segment::SegmentId;
 use crate::shelf::{SegmentShelf, StreamLife};
 use crate::sizes::SegmentSizes;
 use crate::stream::StreamInner;
-use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU64, Mutex, Ordering, RwLock};
 use crate::tail::Ship;
 use crate::trouble::Troubles;
 
@@ -85,6 +85,8 @@ pub(crate) struct Stream {
     pub queue: Box<dyn DurableQueue>,
     /// Held by the thread that collects completed writes, also while it waits for them.
     pub collecting: Mutex<()>,
+    /// Held for reading by each thread that executes a write itself, also while it waits for the device.
+    pub in_place: RwLock<()>,
     /// Held by the thread that places the next segment. The value is a segment that has its name but is not completely
     /// placed.
     pub placing: Mutex<Option<Segment>>,
@@ -122,6 +124,7 @@ impl Stream {
             flush: Mutex::new(flush),
             queue,
             collecting: Mutex::new(()),
+            in_place: RwLock::new(()),
             placing: Mutex::new(None),
             in_flight: AtomicU64::new(0),
             shelf: Mutex::new(shelf),

@@ -2,11 +2,11 @@
 //! a test version, a different thread may run.
 
 #[cfg(not(feature = "shuttle"))]
-pub(crate) use parking_lot::Mutex;
+pub(crate) use parking_lot::{Mutex, RwLock};
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
 #[cfg(feature = "shuttle")]
-pub(crate) use shuttle_parking_lot::Mutex;
+pub(crate) use shuttle_parking_lot::{Mutex, RwLock};

@@ -244,10 +244,18 @@ impl Reader {
     }
 }
 
-/// Runs threads on one log. The loops append, close epochs, begin writes and collect completed writes, but never wait
-/// for a write. The flusher does the remaining work. The housekeeper places segments. Writes complete out of order.
+/// The way in which loops write the log.
+#[derive(Clone, Copy)]
+enum Writes {
+    /// A loop begins writes and collects completed writes, but never waits for a write.
+    Begun,
+    /// A loop executes each write itself, beside other writes.
+    InPlace,
+}
+
+/// Runs threads on one log. The loops append, close epochs and write. The flusher does the remaining work. The housekeeper places segments. Writes complete out of order.
 /// Then the power is cut, and the disk must have all epochs up to the durable epoch.
-fn loops_and_flusher(loops: u8) {
+fn loops_and_flusher(loops: u8, writes: Writes) {
     let machine = SimDisk::new(shuttle::rand::thread_rng().gen_range(1..1000));
     let life: Arc<dyn Disk> = machine.life();
     life.make_dir(LOG_DIR).unwrap();
@@ -267,8 +275,15 @@ fn loops_and_flusher(loops: u8) {
                     told.push((payload, at.epoch));
                 }
                 wal.close_epoch();
-                wal.begin_if_placed(stream).unwrap();
-                wal.flush_end(stream, Wait::No).unwrap();
+                match writes {
+                    Writes::Begun => {
+                        wal.begin_if_placed(stream).unwrap();
+                        wal.flush_end(stream, Wait::No).unwrap();
+                    }
+                    Writes::InPlace => {
+                        wal.flush_in_place(stream, 3, |_| ()).unwrap();
+                    }
+                }
             }
         })
     };
@@ -516,20 +531,30 @@ fn epochs_are_pure_complete_and_in_dependency_order_under_preempting_schedules()
 
 #[test]
 fn what_a_loop_and_a_flusher_made_durable_survives_under_random_schedules() {
-    shuttle::check_random(|| loops_and_flusher(1), 1500);
+    shuttle::check_random(|| loops_and_flusher(1, Writes::Begun), 1500);
 }
 
 #[test]
 fn what_a_loop_and_a_flusher_made_durable_survives_under_preempting_schedules() {
-    shuttle::check_pct(|| loops_and_flusher(1), 1000, 3);
+    shuttle::check_pct(|| loops_and_flusher(1, Writes::Begun), 1000, 3);
 }
 
 #[test]
 fn what_two_loops_and_a_flusher_made_durable_survives_under_random_schedules() {
-    shuttle::check_random(|| loops_and_flusher(2), 1500);
+    shuttle::check_random(|| loops_and_flusher(2, Writes::Begun), 1500);
 }
 
 #[test]
 fn what_two_loops_and_a_flusher_made_durable_survives_under_preempting_schedules() {
-    shuttle::check_pct(|| loops_and_flusher(2), 1000, 3);
+    shuttle::check_pct(|| loops_and_flusher(2, Writes::Begun), 1000, 3);
+}
+
+#[test]
+fn what_threads_wrote_themselves_side_by_side_survives_under_random_schedules() {
+    shuttle::check_random(|| loops_and_flusher(3, Writes::InPlace), 1500);
+}
+
+#[test]
+fn what_threads_wrote_themselves_side_by_side_survives_under_preempting_schedules() {
+    shuttle::check_pct(|| loops_and_flusher(3, Writes::InPlace), 1000, 3);
 }

@@ -24,8 +24,8 @@ pub(crate) struct Held {
     done: Vec<Completed>,
 }
 
-/// A disk that completes durable writes only on the test's request.
-struct HeldDisk(MemDisk, Arc<Mutex<Held>>);
+/// A disk that completes durable writes only on the test's request. Its files have an access of the test's choice.
+struct HeldDisk(MemDisk, Arc<Mutex<Held>>, Access);
 
 struct HeldQueue(Arc<Mutex<Held>>);
 
@@ -84,6 +84,10 @@ impl DiskLayer for HeldDisk {
         file
     }
 
+    fn access(&self, _: Access) -> Access {
+        self.2
+    }
+
     fn durable_queue(&self) -> Result<Box<dyn DurableQueue>> {
         Ok(Box::new(HeldQueue(Arc::clone(&self.1))))
     }
@@ -91,8 +95,12 @@ impl DiskLayer for HeldDisk {
 
 /// Returns a disk that holds its durable writes, and the list of the held writes.
 pub(crate) fn held_disk() -> (Arc<dyn Disk>, Arc<Mutex<Held>>) {
+    held_disk_with(Access::Direct)
+}
+
+fn held_disk_with(access: Access) -> (Arc<dyn Disk>, Arc<Mutex<Held>>) {
     let held = Arc::new(Mutex::new(Held::default()));
-    let disk = Arc::new(HeldDisk(MemDisk::new(), Arc::clone(&held)));
+    let disk = Arc::new(HeldDisk(MemDisk::new(), Arc::clone(&held), access));
     (disk, held)
 }
 
@@ -279,4 +287,44 @@ fn a_segment_placed_ahead_is_empty_until_the_log_reaches_it_and_a_restart_ignore
     let (scans, cut) = scan(&disk, &anchor).unwrap();
     assert_eq!(cut.durable, Epoch(2));
     assert_eq!(groups(&scans, 0, Direction::Forward)[0].len(), 6);
+}
+
+#[test]
+fn a_thread_that_writes_beside_another_write_advances_d_in_order() {
+    let (_disk, wal, held) = with_in_flight(1);
+    append(&wal, 0, &[2; 100]);
+    wal.close_epoch();
+    let mut overlaps = None;
+    let begun = |may_overlap| overlaps = Some(may_overlap);
+    let written = wal.flush_in_place(STREAM, 3, begun).unwrap();
+    assert_eq!((written, overlaps), (Collected::Nothing, Some(true)));
+    assert_eq!((durable(&wal), wal.in_flight(STREAM)), (0, 2));
+    held.lock().unwrap().end(0, None);
+    let collected = wal.flush_end(STREAM, Wait::No).unwrap();
+    assert_eq!((collected, durable(&wal)), (Collected::Advanced, 2));
+    let limit = wal.flush_in_place(STREAM, 0, |_| panic!("nothing is left to write"));
+    assert_eq!(limit.unwrap(), Collected::Nothing);
+}
+
+/// Linux reports a failed write of a cached file to one sync only. With two syncs at once, the sync of the write that was
+/// lost could have succeeded. Review found this before two writes could be in flight.
+#[test]
+fn a_cached_file_has_one_write_of_a_waiting_thread_in_flight() {
+    let (disk, held) = held_disk_with(Access::Buffered);
+    let wal = open_on(disk, &anchor(1), 1);
+    append(&wal, 0, &[1; 100]);
+    wal.close_epoch();
+    assert!(wal.flush_begin(STREAM).unwrap());
+    append(&wal, 0, &[2; 100]);
+    wal.close_epoch();
+    let begun = |_| panic!("no second write may begin");
+    let written = wal.flush_in_place(STREAM, 3, begun).unwrap();
+    assert_eq!((written, wal.in_flight(STREAM)), (Collected::Nothing, 1));
+    held.lock().unwrap().end(0, None);
+    wal.flush_end(STREAM, Wait::No).unwrap();
+    let mut overlaps = None;
+    let begun = |may_overlap| overlaps = Some(may_overlap);
+    let written = wal.flush_in_place(STREAM, 3, begun).unwrap();
+    assert_eq!((written, overlaps), (Collected::Advanced, Some(false)));
+    assert_eq!(durable(&wal), 2);
 }
