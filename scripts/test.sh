@@ -56,9 +56,9 @@ step "interleavings of the log's few locks"
 cargo test --locked -p perdura-wal --features shuttle,flaws --test interleave
 
 step "interleavings of the tables that loops share"
-# With the features of the first step, so that only this crate is built again.
-cargo test --locked -p perdura-server -p perdura-page -p perdura-archive --lib interleave \
-    --features perdura-page/flaws,perdura-archive/flaws,perdura-server/shuttle
+# With the packages and features of the first step, so that only the server is built again.
+cargo test --locked --workspace --lib \
+    --features perdura-page/flaws,perdura-archive/flaws,perdura-server/shuttle interleave
 
 step "partitions between a database and its nodes"
 scripts/test-mirror-net.sh
