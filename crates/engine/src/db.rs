@@ -14,7 +14,8 @@
 //!
 //! # Locks
 //! `LogWriter::turn` is taken before any lock of the log, and held while the first stream is flushed. A thread that
-//! writes in place beside other writes releases it when its write has begun. `Ground::waiting` protects only the wait on its condition variable. A thread that holds `Ground::waiting` takes no other lock.
+//! writes in place releases it when its write has begun. `Ground::waiting` protects only the wait on its condition
+//! variable. A thread that holds `Ground::waiting` takes no other lock.
 
 use std::sync::Arc;
 

@@ -39,8 +39,8 @@ pub(crate) struct LogWriter {
     write_cost_ns: u64,
     /// The duration of a durable write, in nanoseconds. It was measured when the log was opened.
     write_latency_ns: u64,
-    /// Held by the thread that ends epochs and flushes the first stream. A thread that writes in place to a file that
-    /// bypasses the cache holds it only until its write has begun.
+    /// Held by the thread that ends epochs and flushes the first stream. A thread that writes in place holds it only until
+    /// its write has begun.
     turn: Mutex<FlushPacer>,
     /// Smoothed CPU time of a flush, nanoseconds.
     flush_cpu_ns: AtomicU64,
@@ -340,7 +340,7 @@ impl LogWriter {
     /// the segment file exists. Other threads may take turns as soon as the write has begun.
     fn write_in_place(
         &self,
-        pacer: MutexGuard<'_, FlushPacer>,
+        mut pacer: MutexGuard<'_, FlushPacer>,
         cpu_ns: u64,
         others: u64,
     ) -> Result<Collected> {
@@ -350,21 +350,18 @@ impl LogWriter {
         if self.ground.core.close_epoch().is_some() {
             self.ground.wishes.wake_others();
         }
-        let (mut pacer, mut has_begun) = (Some(pacer), false);
-        let begun = |may_overlap: bool| {
+        let mut has_begun = false;
+        let begun = || {
             has_begun = true;
-            if let Some(pacer) = &mut pacer {
-                pacer.note_start(start_ns);
-            }
-            pacer = pacer.take().filter(|_| !may_overlap);
+            pacer.note_start(start_ns);
+            drop(pacer);
             self.mirror.offer_written();
         };
         let written = self.worst.watch(&self.ground.core, || {
             wal.flush_in_place(FIRST, others, begun)
         })?;
         // The lock is free again before waiting threads are woken, because they may need it.
-        let pacer = pacer.or_else(|| self.turn.try_lock());
-        if let Some(mut pacer) = pacer.filter(|_| has_begun) {
+        if has_begun && let Some(mut pacer) = self.turn.try_lock() {
             let used_ns = thread_cpu_ns().saturating_sub(cpu_ns);
             pacer.note_end(self.ground.now_ns().saturating_sub(start_ns), used_ns);
             self.note_pace(&pacer);

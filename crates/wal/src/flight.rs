@@ -5,6 +5,7 @@
 //! * The stream is durable up to the first write that is not durable. Completed writes after this first write do not
 //!   count yet.
 //! * A refused write is repeated with unchanged position and bytes.
+//! * While a thread writes a cached file itself, no other write is in flight.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub(crate) struct Flight {
     pub end: Pos,
     /// The highest D that the headers of the write's blocks name.
     pub names: Epoch,
+    /// True if a thread executes the write itself.
+    pub in_place: bool,
     stage: Stage,
 }
 
@@ -46,6 +49,7 @@ impl Flight {
             start,
             end,
             names,
+            in_place: false,
             stage: Stage::Flying,
         }
     }
@@ -101,6 +105,16 @@ impl Flights {
     pub fn has_refused(&self) -> bool {
         let mut flights = self.flights.iter();
         flights.any(|flight| matches!(flight.stage, Stage::Refused(_)))
+    }
+
+    /// Returns whether a thread writes a cached file itself. No other write may begin meanwhile. Linux reports a failed
+    /// write of a cached file once, perhaps to the sync of another write.
+    pub fn is_exclusive(&self) -> bool {
+        let mut flights = self.flights.iter();
+        flights.any(|flight| {
+            let flies = matches!(flight.stage, Stage::Flying);
+            flies && flight.in_place && !flight.file.is_direct()
+        })
     }
 
     /// Puts the first refused write in flight again, and returns it for submission.

@@ -180,7 +180,7 @@ impl Wal {
     /// Fails like `flush_begin`.
     pub fn begin_if_placed(&self, stream: StreamId) -> Result<Begun> {
         let s = &self.streams[usize::from(stream.0)];
-        match self.next_write(stream, s, Beside::Any)? {
+        match self.next_write(stream, s, By::Queue)? {
             Next::Write(write) => {
                 s.queue.submit(write);
                 Ok(Begun::Yes)
@@ -194,9 +194,8 @@ impl Wal {
     /// writes are in flight. On busy processors, this can be faster than a write that completes by itself. A write that
     /// completes by itself may wait for a processor, and the wait may be longer than the write.
     ///
-    /// Calls `begun` as soon as the write has begun. The argument says whether other writes may begin before this one ends. A
-    /// file that writes through the cache reports a failed write once, perhaps to the sync of another write. So each
-    /// write to such a file is the only one in flight.
+    /// Calls `begun` as soon as the write has begun. If the file bypasses the cache, other writes may begin before this one
+    /// ends.
     ///
     /// # Errors
     /// Fails like [`flush_begin`](Self::flush_begin).
@@ -204,7 +203,7 @@ impl Wal {
         &self,
         stream: StreamId,
         others: u64,
-        begun: impl FnOnce(bool),
+        begun: impl FnOnce(),
     ) -> Result<Collected> {
         let s = &self.streams[usize::from(stream.0)];
         let Some(_in_place) = s.in_place.try_read() else {
@@ -213,11 +212,11 @@ impl Wal {
         if self.in_flight(stream) > others {
             return Ok(Collected::Nothing);
         }
-        let Next::Write(write) = self.next_write(stream, s, Beside::OnlyDirect)? else {
+        let Next::Write(write) = self.next_write(stream, s, By::Thread)? else {
             return Ok(Collected::Nothing);
         };
         let (file, through) = (&write.file, Through::WriteAndSync);
-        begun(file.is_direct());
+        begun();
         let parts: Vec<&[u8]> = write.parts.iter().map(Part::bytes).collect();
         let result = file.write_durable(write.offset, &parts, through);
         let completed = Completed {
@@ -229,7 +228,7 @@ impl Wal {
     }
 
     /// Returns the next write to submit. It counts as in flight from now on.
-    fn next_write(&self, stream: StreamId, s: &Stream, beside: Beside) -> Result<Next> {
+    fn next_write(&self, stream: StreamId, s: &Stream, by: By) -> Result<Next> {
         let mut state = s.flush.lock();
         let state = &mut *state;
         // The check must follow the lock: another thread's step of this stream may just have failed.
@@ -240,8 +239,8 @@ impl Wal {
         );
         #[cfg(feature = "flaws")]
         state.write_late()?;
-        let alone = beside == Beside::OnlyDirect && state.flights.len() > 0;
-        if alone && state.flights.has_refused() {
+        let is_beside = by == By::Thread && state.flights.len() > 0;
+        if state.flights.is_exclusive() || (is_beside && state.flights.has_refused()) {
             return Ok(Next::Nothing);
         }
         if let Some(again) = state.flights.begin_again() {
@@ -262,10 +261,11 @@ impl Wal {
             }
         }
         let cached = |segment: &Segment| !segment.file.is_direct();
-        if alone && state.segment.as_ref().is_some_and(cached) {
+        if is_beside && state.segment.as_ref().is_some_and(cached) {
             return Ok(Next::Nothing);
         }
-        let (flight, parts) = self.gather(s, state);
+        let (mut flight, parts) = self.gather(s, state);
+        flight.in_place = by == By::Thread;
         let write = state.flights.begin(flight, parts);
         s.in_flight
             .store(to_u64(state.flights.len()), Ordering::SeqCst);
@@ -471,12 +471,12 @@ impl Wal {
     }
 }
 
-/// The files that may be written beside other writes in flight.
+/// The executor of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Beside {
-    Any,
-    /// Files that bypass the cache.
-    OnlyDirect,
+enum By {
+    Queue,
+    /// The thread that begins the write.
+    Thread,
 }
 
 /// The next step of the flusher.

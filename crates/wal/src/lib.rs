@@ -22,8 +22,8 @@
 //!
 //! # Locks, in order
 //! `placing`, `collecting` and `in_place` < a flusher's state < `closing` < a stream's `inner` < `ends`; `inner` < the list
-//! in `age`. Only `placing`, `collecting` and `in_place` are held while a thread waits for a device. A thread that waits for one
-//! of the three holds none of them.
+//! in `age`. Only `placing`, `collecting` and `in_place` are held while a thread waits for a device. A thread that waits
+//! for one of the three holds none of them.
 
 mod age;
 pub mod anchor;

@@ -281,7 +281,7 @@ fn loops_and_flusher(loops: u8, writes: Writes) {
                         wal.flush_end(stream, Wait::No).unwrap();
                     }
                     Writes::InPlace => {
-                        wal.flush_in_place(stream, 3, |_| ()).unwrap();
+                        wal.flush_in_place(stream, 3, || ()).unwrap();
                     }
                 }
             }

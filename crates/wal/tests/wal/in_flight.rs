@@ -294,15 +294,22 @@ fn a_thread_that_writes_beside_another_write_advances_d_in_order() {
     let (_disk, wal, held) = with_in_flight(1);
     append(&wal, 0, &[2; 100]);
     wal.close_epoch();
-    let mut overlaps = None;
-    let begun = |may_overlap| overlaps = Some(may_overlap);
+    // A third write begins while the thread writes.
+    let begun = || {
+        append(&wal, 0, &[3; 100]);
+        wal.close_epoch();
+        assert!(wal.flush_begin(STREAM).unwrap());
+    };
     let written = wal.flush_in_place(STREAM, 3, begun).unwrap();
-    assert_eq!((written, overlaps), (Collected::Nothing, Some(true)));
-    assert_eq!((durable(&wal), wal.in_flight(STREAM)), (0, 2));
+    assert_eq!(written, Collected::Nothing);
+    assert_eq!((durable(&wal), wal.in_flight(STREAM)), (0, 3));
     held.lock().unwrap().end(0, None);
     let collected = wal.flush_end(STREAM, Wait::No).unwrap();
     assert_eq!((collected, durable(&wal)), (Collected::Advanced, 2));
-    let limit = wal.flush_in_place(STREAM, 0, |_| panic!("nothing is left to write"));
+    held.lock().unwrap().end(0, None);
+    wal.flush_end(STREAM, Wait::No).unwrap();
+    assert_eq!(durable(&wal), 3);
+    let limit = wal.flush_in_place(STREAM, 0, || panic!("nothing is left to write"));
     assert_eq!(limit.unwrap(), Collected::Nothing);
 }
 
@@ -317,14 +324,17 @@ fn a_cached_file_has_one_write_of_a_waiting_thread_in_flight() {
     assert!(wal.flush_begin(STREAM).unwrap());
     append(&wal, 0, &[2; 100]);
     wal.close_epoch();
-    let begun = |_| panic!("no second write may begin");
+    let begun = || panic!("no second write may begin");
     let written = wal.flush_in_place(STREAM, 3, begun).unwrap();
     assert_eq!((written, wal.in_flight(STREAM)), (Collected::Nothing, 1));
     held.lock().unwrap().end(0, None);
     wal.flush_end(STREAM, Wait::No).unwrap();
-    let mut overlaps = None;
-    let begun = |may_overlap| overlaps = Some(may_overlap);
+    let begun = || {
+        append(&wal, 0, &[3; 100]);
+        wal.close_epoch();
+        assert_eq!(wal.begin_if_placed(STREAM).unwrap(), Begun::No);
+    };
     let written = wal.flush_in_place(STREAM, 3, begun).unwrap();
-    assert_eq!((written, overlaps), (Collected::Advanced, Some(false)));
-    assert_eq!(durable(&wal), 2);
+    assert_eq!((written, durable(&wal)), (Collected::Advanced, 2));
+    assert!(wal.flush_begin(STREAM).unwrap());
 }
