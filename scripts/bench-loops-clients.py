@@ -3,7 +3,7 @@
 
     scripts/bench-loops-clients.py scripts     latency of one loop's clients while another loop runs scripts of 50 ms
     scripts/bench-loops-clients.py many        10,000 clients of four loops
-    PERDURA=path/to/perdura ROUNDS=5 SECONDS_EACH=3 RATE=2000 KEYS=1000 CLIENTS=10000 scripts/bench-loops-clients.py many
+    PERDURA=path/to/perdura ROUNDS=5 SECONDS_EACH=3 RATE=2000 KEYS=100000 CLIENTS=10000 scripts/bench-loops-clients.py many
 
 `scripts` compares three kinds of rounds, which take turns: nothing else, scripts on the other loop, and a process that
 only uses a processor. The third shows what the scripts' processor time alone costs on a machine with few processors.
@@ -27,7 +27,7 @@ PERDURA = os.environ.get("PERDURA", str(HERE / "target/release/perdura"))
 ROUNDS = int(os.environ.get("ROUNDS", 5))
 SECONDS = float(os.environ.get("SECONDS_EACH", 3))
 RATE = int(os.environ.get("RATE", 2000))
-KEYS = int(os.environ.get("KEYS", 1000))
+KEYS = int(os.environ.get("KEYS", 100_000))
 CLIENTS = int(os.environ.get("CLIENTS", 10_000))
 SCRIPT_MS = 50
 VALUE = b"v" * 100
@@ -112,7 +112,7 @@ def percentile(values, percent):
 def paced(clients, seconds):
     """Sends SETs at RATE a second in all, each client one at a time. Returns the latencies in microseconds."""
     poll = selectors.DefaultSelector()
-    idle, sent, took = list(clients), {}, []
+    idle, sent, took, requests = list(clients), {}, [], 0
     for client in clients:
         poll.register(client, selectors.EVENT_READ)
     begin = due = time.perf_counter()
@@ -121,7 +121,8 @@ def paced(clients, seconds):
         while idle and due <= now and now < begin + seconds:
             client = idle.pop(0)
             sent[client] = time.perf_counter()
-            client.sendall(encode(b"SET", b"short:%d" % (len(took) % KEYS), VALUE))
+            client.sendall(encode(b"SET", b"short:%d" % (requests % KEYS), VALUE))
+            requests += 1
             due += 1 / RATE
         for key, _ in poll.select(max(0, min(due - now, 0.001))):
             reply = key.fileobj.recv(100)

@@ -59,6 +59,18 @@ MISTAKES = {
         "        other.acl.adopt(&state.acl);\n        renew_clients(other);",
         "        other.acl.adopt(&state.acl);",
     ),
+    "script-not-noted": (
+        "redis::long_scripts::requests_for_the_key_of_another_loops_scripts",
+        "crates/server/src/command/data.rs",
+        "state.common.flights.begin(flight, latched);",
+        "",
+    ),
+    "wishes-ignored": (
+        "redis::long_scripts::requests_for_the_key_of_another_loops_scripts",
+        "crates/server/src/flights.rs",
+        "others.any(|(_, wanted)| wanted.intersects(partitions))",
+        "others.all(|(_, wanted)| wanted.intersects(partitions)) && false",
+    ),
     "walk-deaf": (
         "redis::loops::keys_in_steps_sees_the_changes_of_other_loops",
         "crates/server/src/scans.rs",

@@ -15,8 +15,8 @@ use perdura_heap::ahead::AHEAD_KEYS;
 use perdura_recovery::disks::Disks;
 use perdura_recovery::indexing::ReadCatalog;
 use perdura_recovery::{Catalog, ComponentKind, Life, Progress};
-use perdura_txn::executor::{ExecutorOptions, Manner};
-use perdura_txn::{Executor, Says, Ticket, Tx};
+use perdura_txn::executor::ExecutorOptions;
+use perdura_txn::{Executor, Manner, Says, Ticket, Tx};
 use perdura_wal::Rung;
 
 use smallvec::SmallVec;
@@ -267,9 +267,24 @@ impl Core {
         f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
         settle: impl FnMut(&mut R, Ticket),
     ) -> Result<(R, Ticket), E> {
-        let says = Says::Effects;
-        let manner = Manner { now_ms, says };
-        let (value, ticket) = self.executor.run_then(parts, &manner, f, settle)?;
+        let manner = Manner::new(now_ms, Says::Effects);
+        self.transact_in_manner(parts, &manner, f, settle)
+    }
+
+    /// Like [`transact_then`](Self::transact_then), but `manner` determines the time and the patience; see
+    /// [`Executor::run_as`].
+    ///
+    /// # Errors
+    /// As [`transact`](Self::transact). [`Error::Undeclared`](perdura_base::Error::Undeclared) if the caller's patience
+    /// with a latch has ended.
+    pub fn transact_in_manner<R, E: From<Error>>(
+        &self,
+        parts: &PartitionSet,
+        manner: &Manner<'_>,
+        f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+        settle: impl FnMut(&mut R, Ticket),
+    ) -> Result<(R, Ticket), E> {
+        let (value, ticket) = self.executor.run_then(parts, manner, f, settle)?;
         debug_assert!(
             ticket.epoch <= self.wal.current(),
             "a ticket names an epoch that has begun"

@@ -194,7 +194,7 @@ pub use receipt::{Fate, Judged, Newest, NoReceipt, Receipt};
 pub use shared::Exposure;
 pub use snapshot::Snapshot;
 pub use stats::{ArchiveStats, BackupState, DrillStats, ListedBackup, ProofStats, Stats};
-pub use transact::Attempt;
+pub use transact::{Attempt, Latching};
 pub use trees::{TreeRange, TreeTable};
 pub use typed::{LogForm, TypedOptions};
 

@@ -9,11 +9,13 @@
 //!
 //! All four calls use [`perdura_txn::Executor::run`].
 
+use std::cell::Cell;
+use std::fmt;
 use std::time::Duration;
 
-use perdura_base::{Error, PartitionSet};
+use perdura_base::{Error, PartitionId, PartitionSet};
 use perdura_table::Cx;
-use perdura_txn::{Ticket, Tx};
+use perdura_txn::{Manner, Patience, Says, Ticket, Tx};
 
 use crate::core::Watch;
 use crate::db::Db;
@@ -29,6 +31,29 @@ pub enum Attempt<R> {
         /// The room in the log that the transaction needs, bytes.
         bytes: usize,
     },
+}
+
+/// The partitions of a transaction, and the caller's patience with their latches.
+#[derive(Clone, Copy)]
+pub struct Latching<'a> {
+    parts: &'a PartitionSet,
+    waits_on: &'a dyn Fn(PartitionId) -> bool,
+}
+
+impl<'a> Latching<'a> {
+    /// Declares the partitions `parts`. `waits_on` returns whether the caller waits on for the latch of a partition. It
+    /// must not run a transaction.
+    #[must_use]
+    pub fn new(parts: &'a PartitionSet, waits_on: &'a dyn Fn(PartitionId) -> bool) -> Self {
+        Latching { parts, waits_on }
+    }
+}
+
+impl fmt::Debug for Latching<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Latching");
+        shown.field("parts", self.parts).finish_non_exhaustive()
+    }
 }
 
 impl Db {
@@ -201,6 +226,52 @@ impl Db {
             };
             self.shared.core().transact_then(parts, now_ms, run, settle)
         })
+    }
+
+    /// Like [`try_transact_then`](Self::try_transact_then), but does not wait longer for a latch than the caller wants.
+    /// While another thread holds a latch, calls `waits_on` of `latching` with its partition, at first after 0.1 ms
+    /// and then repeatedly. If that returns `false`, the transaction is undone, and the result is `None`.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    ///
+    /// # Panics
+    /// As [`try_transact_then`](Self::try_transact_then).
+    #[inline]
+    pub fn try_transact_while<R, E: From<Error>>(
+        &self,
+        latching: Latching<'_>,
+        now_ms: u64,
+        mut f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+        settle: impl FnMut(&mut R, Ticket),
+    ) -> Result<Option<Attempt<R>>, E> {
+        let has_ended = Cell::new(false);
+        let waits_on = |held| {
+            let waits = (latching.waits_on)(held);
+            has_ended.set(!waits);
+            waits
+        };
+        let manner = Manner {
+            patience: Patience::while_true(&waits_on),
+            ..Manner::new(now_ms, Says::Effects)
+        };
+        let done = self.attempt(|watch| {
+            let run = |tx: &mut Tx<'_>| {
+                let result = f(tx);
+                watch(tx.awaits_log());
+                result
+            };
+            let core = self.shared.core();
+            core.transact_in_manner(latching.parts, &manner, run, settle)
+        });
+        if has_ended.get() {
+            assert!(
+                !matches!(done, Ok(Attempt::Committed(..))),
+                "a transaction without its latches has not committed"
+            );
+            return Ok(None);
+        }
+        done.map(Some)
     }
 
     /// Runs `f` as one transaction over these partitions, with the verbs of typed tables.

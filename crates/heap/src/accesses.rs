@@ -43,7 +43,11 @@ impl Accesses {
         }
         let seconds = self.seconds.get_or_init(|| unnoted(places));
         debug_assert_eq!(seconds.len(), places, "a second for each place");
-        seconds[place].store(second, Ordering::Relaxed);
+        let noted = &seconds[place];
+        // A write would take the cache line from other threads.
+        if noted.load(Ordering::Relaxed) != second {
+            noted.store(second, Ordering::Relaxed);
+        }
     }
 
     /// Returns the noted access of a place; [`NEVER`] if none was noted.

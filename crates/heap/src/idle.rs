@@ -20,7 +20,11 @@ impl Partition {
 
     /// Sets the time that is noted for later accesses. It is the time of the transaction that holds the latch.
     pub fn set_now(&mut self, now_ms: u64) {
-        self.now_second = seconds(now_ms);
+        let second = seconds(now_ms);
+        // A write would take the cache line from other threads.
+        if self.now_second != second {
+            self.now_second = second;
+        }
     }
 
     /// Returns the whole seconds since the last use of a key, or `None` if the key does not exist or accesses are not

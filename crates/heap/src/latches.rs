@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
@@ -77,6 +78,11 @@ impl Heap {
     /// Takes a partition's latch if it is free.
     pub fn try_lock(&self, partition: PartitionId) -> Option<PartitionGuard<'_>> {
         self.parts[usize::from(partition.0)].try_lock()
+    }
+
+    /// Takes a partition's latch if it becomes free within this time.
+    pub fn lock_for(&self, partition: PartitionId, time: Duration) -> Option<PartitionGuard<'_>> {
+        self.parts[usize::from(partition.0)].try_lock_for(time)
     }
 
     /// Returns the current checkpoint epoch, `G`.

@@ -147,13 +147,20 @@ impl MemoryAccount {
         }
     }
 
-    /// Adds bytes to a use.
+    /// Adds bytes to a use. Zero bytes cost nothing: a write to the counter would take its cache line from other threads.
+    #[inline]
     pub fn add(&self, what: MemoryUse, bytes: u64) {
-        self.counter(what).fetch_add(bytes, Ordering::Relaxed);
+        if bytes > 0 {
+            self.counter(what).fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
-    /// Subtracts previously added bytes from a use.
+    /// Subtracts previously added bytes from a use. Zero bytes cost nothing, as in [`add`](Self::add).
+    #[inline]
     pub fn sub(&self, what: MemoryUse, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
         let before = self.counter(what).fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "{what:?}: {before} - {bytes}");
     }

@@ -202,24 +202,9 @@ impl Bridge {
                 return Err(self.stop(Stop::Memory));
             }
         }
-        // The pointer is taken out, so no other call can reach the host while it serves this request.
-        let Some(mut host) = self.host.take() else {
-            return Err(self.stop(Stop::Engine));
-        };
-        let answered = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: `with_host` has the only borrow of the host and waits for this call. The pointer exists only
-            // during that time, and no other call can have it now.
-            let host = unsafe { host.as_mut() };
-            host.call(ask, words, reply)
-        }));
-        self.host.set(Some(host));
-        match answered {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => return Err(self.stop(Stop::Host)),
-            Err(panic) => {
-                self.panic.set(Some(panic));
-                return Err(self.stop(Stop::Engine));
-            }
+        let answered = self.use_host(|host| host.call(ask, words, reply))?;
+        if answered.is_err() {
+            return Err(self.stop(Stop::Host));
         }
         let resp3 = matches!(ask, Ask::Command { resp3: true });
         let pushed = to_lua::push(stack, reply, resp3);
@@ -231,6 +216,29 @@ impl Bridge {
             Some(()) => Ok(is_error),
             None => Err(self.stop(Stop::Engine)),
         }
+    }
+
+    /// Returns whether the run has a host.
+    fn has_host(&self) -> bool {
+        self.host.get().is_some()
+    }
+
+    /// Calls `serve` with the host. Fails if there is no host, or if `serve` panics.
+    fn use_host<R>(&self, serve: impl FnOnce(&mut dyn Host) -> R) -> Result<R, End> {
+        // The pointer is taken out, so no other call can reach the host while it serves this request.
+        let Some(mut host) = self.host.take() else {
+            return Err(self.stop(Stop::Engine));
+        };
+        let served = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: `with_host` has the only borrow of the host and waits for this call. The pointer exists only
+            // during that time, and no other call can have it now.
+            serve(unsafe { host.as_mut() })
+        }));
+        self.host.set(Some(host));
+        served.map_err(|panic| {
+            self.panic.set(Some(panic));
+            self.stop(Stop::Engine)
+        })
     }
 
     fn command(&self) -> Ask {
@@ -387,7 +395,8 @@ unsafe extern "C-unwind" fn done(state: *mut ffi::lua_State) -> c_int {
     unsafe { enter(state, Bridge::reply) }
 }
 
-/// Ends the run if there is a reason to end it. Otherwise collects garbage if necessary. The machine calls this
+/// Ends the run if there is a reason to end it. Otherwise informs the host of a long run, and collects garbage if
+/// necessary. The machine calls this
 /// function at each function call and at the end of each iteration of a loop.
 unsafe extern "C-unwind" fn interrupt(state: *mut ffi::lua_State, collecting: c_int) {
     // No error may be raised while the machine collects garbage.
@@ -397,7 +406,11 @@ unsafe extern "C-unwind" fn interrupt(state: *mut ffi::lua_State, collecting: c_
     // SAFETY: the data of the thread is the address of the bridge, or nothing yet.
     let bridge = unsafe { ffi::lua_getthreaddata(state).cast::<Bridge>().as_ref() };
     let Some(bridge) = bridge else { return };
-    if bridge.shared.stopped() != Stop::No {
+    let is_long = bridge.shared.long.is_reached();
+    // A library that is being compiled has no host.
+    let informs = is_long && bridge.has_host();
+    let fails = informs && bridge.use_host(|host| host.note_long()).is_err();
+    if fails || bridge.shared.stopped() != Stop::No {
         // SAFETY: the machine has called its interrupt.
         unsafe { end_run(state, bridge) }
     }

@@ -25,6 +25,10 @@ pub trait Host {
     /// # Errors
     /// [`Halt`] ends the script, and no `pcall` catches it.
     fn call(&mut self, ask: Ask, words: &Words, reply: &mut Vec<u8>) -> Result<(), Halt>;
+
+    /// Notes that the run has taken [`LONG_RUN`](crate::LONG_RUN) and continues. The machine calls this once for each
+    /// run. While the run makes requests, the call may come later, so a host with a clock can notice it before.
+    fn note_long(&mut self) {}
 }
 
 /// The words of a request, stored in one buffer.

@@ -29,6 +29,7 @@ mod from_lua;
 mod host;
 mod libraries;
 mod limits;
+mod long;
 mod random;
 mod run;
 mod shebang;
@@ -41,6 +42,7 @@ mod watchdog;
 
 pub use host::{Ask, Halt, Host, Words};
 pub use limits::{Failure, Limits};
+pub use long::LONG_RUN;
 pub use run::{Code, Input, Registered, Runtime};
 pub use shebang::{Flags, Header, HeaderError};
 pub use watchdog::Alarm;

@@ -272,6 +272,7 @@ impl Runtime {
         };
         let begin = Instant::now();
         vm.shared.begin(number, seed, used, limited);
+        vm.shared.long.begin(begin);
         let ran = match vm.lua.set_memory_limit(limited) {
             Ok(_) => run(vm, &self.limits),
             Err(error) => Err(engine(error)),

@@ -3,6 +3,7 @@
 use crate::bridge::Bridge;
 use crate::libraries;
 use crate::limits::Stop;
+use crate::long::LongRun;
 use crate::random::Random;
 use crate::run::Registered;
 use crate::watchdog::Flag;
@@ -67,6 +68,8 @@ pub(crate) struct Shared {
     stop: Cell<Stop>,
     /// True if the run has called `redis.setresp(3)`.
     pub(crate) resp3: Cell<bool>,
+    /// The time of the run.
+    pub(crate) long: LongRun,
     /// The random numbers of the run.
     pub(crate) random: Random,
     /// True while a library is being loaded.
@@ -189,6 +192,7 @@ impl Vm {
             run: Cell::new(0),
             stop: Cell::new(Stop::No),
             resp3: Cell::new(false),
+            long: LongRun::new(),
             random: Random::default(),
             loads: Cell::new(false),
             registered: RefCell::default(),

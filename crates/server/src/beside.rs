@@ -22,7 +22,7 @@ use crate::command::{Command, Data, Told, flag};
 use crate::common::Common;
 use crate::cpus;
 use crate::engine::{Attempt, Db, Epoch, Error, PartitionSet, Ticket, Tx};
-use crate::flights::Flights;
+use crate::flights::{Flight, Flights};
 use crate::mailbox::Letter;
 use crate::pubsub::Seat;
 use crate::resp::parse::{Args, OwnedArgs};
@@ -179,7 +179,7 @@ impl Order {
 }
 
 /// The command that runs beside the loop.
-struct Flight {
+struct Flying {
     seat: Seat,
     resp3: bool,
     bytes: usize,
@@ -191,7 +191,7 @@ struct Flight {
 #[derive(Default)]
 pub(crate) struct Beside {
     thread: Option<(Sender<Order>, Receiver<Landed>)>,
-    flight: Option<Flight>,
+    flight: Option<Flying>,
     /// A load that ran on the loop because no thread could be started. `None`: no load ran on the loop.
     landed: Option<Landed>,
     /// The clients with postponed requests.
@@ -200,6 +200,19 @@ pub(crate) struct Beside {
     figures: Vec<oneshot::Sender<Fields>>,
     /// The number of landings when the oldest of the postponed requests was postponed.
     landings: u64,
+    wish: Wish,
+}
+
+/// The state of the loop's wish for the partitions of its postponed requests; see [`crate::flights`].
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    /// The loop wants no partition.
+    #[default]
+    No,
+    /// The loop wants partitions.
+    Open,
+    /// The postponed requests run in the round that begins next. The wish ends with that round.
+    Granted,
 }
 
 impl Beside {
@@ -226,22 +239,24 @@ impl Beside {
         self.kept.push(seat);
     }
 
-    /// Postpones a request for all INFO fields, as [`keep`](Self::keep) does.
-    pub(crate) fn keep_figures(&mut self, sender: oneshot::Sender<Fields>, landings: u64) {
-        self.note_landings(landings);
-        self.figures.push(sender);
+    /// Returns whether the loop must act because another command has landed, or end its wish.
+    pub(crate) fn has_landings(&self, flights: &Flights) -> bool {
+        self.wish == Wish::Granted || self.may_let_on(flights)
     }
 
     fn note_landings(&mut self, landings: u64) {
-        if self.kept.is_empty() && self.figures.is_empty() {
+        if !self.waits_for_landing() {
             self.landings = landings;
         }
     }
 
+    fn waits_for_landing(&self) -> bool {
+        !self.kept.is_empty() || !self.figures.is_empty() || self.wish == Wish::Open
+    }
+
     /// Returns whether requests have been postponed and a command has landed since then.
     pub(crate) fn may_let_on(&self, flights: &Flights) -> bool {
-        let keeps = !self.kept.is_empty() || !self.figures.is_empty();
-        keeps && flights.landings() != self.landings
+        self.waits_for_landing() && flights.landings() != self.landings
     }
 
     /// Returns the bytes of memory that the command beside the loop holds.
@@ -301,8 +316,9 @@ impl State {
             peers: self.peers.clone(),
             newest: self.newest(),
         };
-        self.common.flights.begin(self.event_loop, held);
-        self.beside.flight = Some(Flight {
+        let flight = Flight::Beside(self.event_loop);
+        self.common.flights.begin(flight, held);
+        self.beside.flight = Some(Flying {
             seat: session.seat,
             resp3: session.resp3,
             bytes: order.load.bytes(),
@@ -352,7 +368,8 @@ impl State {
         command: &'static Command,
         args: &Args<'_>,
     ) -> bool {
-        self.common.flights.any() && self.comes_behind(session, command, args)
+        let flights = &self.common.flights;
+        (flights.any() || flights.any_wanted()) && self.comes_behind(session, command, args)
     }
 
     #[cold]
@@ -365,6 +382,7 @@ impl State {
         let landings = self.common.flights.landings();
         let Some(db) = self.db() else { return false };
         let mut partitions = PartitionSet::empty();
+        let is_exec = session.block.is_some() && command.name == "exec";
         match &session.block {
             Some(block) if command.name == "exec" => {
                 for (command, owned) in &block.queue {
@@ -385,17 +403,61 @@ impl State {
             && concerns_all
                 .iter()
                 .any(|word| args.at(1).eq_ignore_ascii_case(word));
-        let waits =
-            concerned || WHOLE.contains(&command.name) || self.common.flights.holds(&partitions);
-        if waits {
-            self.beside.keep(session.seat, landings);
+        let is_whole = concerned || WHOLE.contains(&command.name);
+        if is_whole {
+            partitions = db.all_partitions();
         }
-        waits
+        let flights = &self.common.flights;
+        let is_behind_wish = (is_exec || command.has(flag::SCRIPTS))
+            && flights.is_wanted(self.event_loop, &partitions);
+        if flights.holds(&partitions) || is_whole && flights.any() {
+            self.want(&partitions, landings);
+        } else if !is_behind_wish {
+            return false;
+        }
+        self.beside.keep(session.seat, landings);
+        true
+    }
+
+    /// Wants the partitions of a request that is postponed because a noted transaction holds them. `landings` is the
+    /// number of landings before the loop looked at the flights.
+    pub(crate) fn want(&mut self, partitions: &PartitionSet, landings: u64) {
+        let replaces = self.beside.wish == Wish::Granted;
+        let flights = &self.common.flights;
+        if flights.want(self.event_loop, partitions, replaces) {
+            self.beside.note_landings(landings);
+            self.beside.wish = Wish::Open;
+        }
+    }
+
+    /// Postpones a request for all INFO fields, as [`Beside::keep`] does. `landings` is the number of landings before the
+    /// loop looked at the flights.
+    pub(crate) fn keep_figures(&mut self, sender: oneshot::Sender<Fields>, landings: u64) {
+        if let Some(db) = self.db() {
+            let all = db.all_partitions();
+            self.want(&all, landings);
+        }
+        self.beside.note_landings(landings);
+        self.beside.figures.push(sender);
+    }
+
+    /// Ends the note of a transaction of this round that has taken long. Call this when the transaction has ended.
+    #[inline]
+    pub(crate) fn end_long(&self) {
+        let flights = &self.common.flights;
+        if flights.any() && flights.end(Flight::Round(self.event_loop)) {
+            self.common.wake_others(self.event_loop);
+        }
     }
 
     /// Takes over the result of the command beside the loop if that command has finished. Lets the postponed requests run
     /// after a command beside any loop has landed.
     pub(crate) fn land(&mut self) {
+        if self.beside.wish == Wish::Granted {
+            self.beside.wish = Wish::No;
+            self.common.flights.unwant(self.event_loop);
+            self.common.wake_others(self.event_loop);
+        }
         if self.beside.is_busy() {
             self.land_own();
         }
@@ -406,12 +468,15 @@ impl State {
 
     /// Lets the postponed requests run, because a command has landed.
     fn let_kept_on(&mut self) {
+        if self.beside.wish == Wish::Open {
+            self.beside.wish = Wish::Granted;
+        }
         let kept = std::mem::take(&mut self.beside.kept);
         self.let_on(kept);
         let landings = self.common.flights.landings();
         for sender in std::mem::take(&mut self.beside.figures) {
             if self.common.flights.any() {
-                self.beside.keep_figures(sender, landings);
+                self.keep_figures(sender, landings);
                 continue;
             }
             // The thread that requested the fields may have stopped waiting for them.
@@ -427,7 +492,9 @@ impl State {
         let Some(flight) = self.beside.flight.take() else {
             return;
         };
-        self.common.flights.end(self.event_loop);
+        let flight_of_loop = Flight::Beside(self.event_loop);
+        let was_noted = self.common.flights.end(flight_of_loop);
+        debug_assert!(was_noted, "what lands was noted");
         self.start_clock();
         match landed {
             Ok(landed) => self.settle_landed(&flight, landed),
@@ -444,7 +511,7 @@ impl State {
         self.common.wake_others(self.event_loop);
     }
 
-    fn settle_landed(&mut self, flight: &Flight, landed: Landed) {
+    fn settle_landed(&mut self, flight: &Flying, landed: Landed) {
         let Landed {
             mut load,
             result,

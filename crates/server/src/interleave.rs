@@ -4,6 +4,7 @@
 //! latch of a partition. A random search chooses the orders in which the threads run. Each test also shows that its
 //! search notices mistakes in those steps. Run with `cargo test -p perdura-server --features shuttle --lib interleave`.
 
+mod flights;
 mod hand_over;
 mod mail;
 mod watch;

@@ -191,11 +191,15 @@ impl State {
     /// Returns whether a job needs a partition that a command beside a loop holds.
     #[cold]
     fn is_held(&self, job: &Job) -> bool {
+        self.common.flights.holds(&self.partitions_of(job))
+    }
+
+    fn partitions_of(&self, job: &Job) -> PartitionSet {
         let mut partitions = PartitionSet::empty();
         if let Some(db) = self.db() {
             add_partitions(db, job.begun.command, &job.args.args(), &mut partitions);
         }
-        self.common.flights.holds(&partitions)
+        partitions
     }
 
     /// Returns whether any job may take a step now.
@@ -209,7 +213,12 @@ impl State {
         let Some(mut job) = self.jobs.queue.pop_front() else {
             return;
         };
+        let landings = self.common.flights.landings();
         if self.keeps_job_back(&job) {
+            if self.common.flights.any() {
+                let partitions = self.partitions_of(&job);
+                self.want(&partitions, landings);
+            }
             return self.jobs.queue.push_back(job);
         }
         let index = job.seat.index;
@@ -341,7 +350,7 @@ impl State {
         job.took += began.elapsed();
         let lacked = match after {
             After::Behind(bytes) => Some(bytes),
-            After::Held => Some(0),
+            After::Held(_) => Some(0),
             _ => None,
         };
         if let Some(bytes) = lacked {

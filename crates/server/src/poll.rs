@@ -265,7 +265,7 @@ impl EventLoop {
                 .db()
                 .is_some_and(|db| self.state.pause.still_waits(db));
         let mail = !self.state.mailbox().is_empty();
-        let landed = self.state.beside.may_let_on(&self.state.common.flights);
+        let landed = self.state.beside.has_landings(&self.state.common.flights);
         let busy = advanced || caught_up || mail || landed || self.has_work();
         let timeout = if busy {
             Duration::ZERO

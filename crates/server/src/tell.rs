@@ -6,7 +6,7 @@
 use crate::blocking::Place;
 use crate::command::event::{Class, Event};
 use crate::common::Common;
-use crate::engine::Epoch;
+use crate::engine::{Db, Epoch, PartitionSet};
 use crate::mailbox::{Letter, Mailbox, Post};
 use crate::notify;
 use crate::pubsub::{Seat, Topic, Topics};
@@ -265,8 +265,8 @@ impl State {
                 }
             }
         }
-        if !self.try_again.is_empty() && !self.common.flights.any() {
-            let places = std::mem::take(&mut self.try_again);
+        let places = self.take_free_places();
+        if !places.is_empty() {
             crate::command::wait::serve(self, &places);
             newest = newest.max(self.deliver(reader));
         }
@@ -274,6 +274,29 @@ impl State {
             self.mailbox().put(letter);
         }
         newest
+    }
+
+    /// Takes the keys whose waiting clients are to be served, except those that a long transaction holds.
+    fn take_free_places(&mut self) -> Vec<(u8, Box<[u8]>)> {
+        let (landings, mut places) = (
+            self.common.flights.landings(),
+            std::mem::take(&mut self.try_again),
+        );
+        if self.common.flights.any() {
+            let mut held = Vec::new();
+            for (database, key) in std::mem::take(&mut places) {
+                let of_key = |db: &Db| std::iter::once(db.partition_of(&key)).collect();
+                let partitions = self.db().map(of_key).unwrap_or_else(PartitionSet::empty);
+                let is_held = self.common.flights.holds(&partitions);
+                if is_held {
+                    self.want(&partitions, landings);
+                }
+                let to = if is_held { &mut held } else { &mut places };
+                to.push((database, key));
+            }
+            self.try_again = held;
+        }
+        places
     }
 
     /// Appends a letter to the replies of its receiver. If the receiver is gone, reports that to the client whose

@@ -21,6 +21,7 @@ mod redis {
     pub mod limits;
     pub mod linear;
     pub mod lists;
+    mod long_scripts;
     pub mod loops;
     pub mod passwords;
     pub mod pause;

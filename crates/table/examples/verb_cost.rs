@@ -57,14 +57,12 @@ struct World {
 impl World {
     fn run(&self, mut f: impl FnMut(&mut Cx<'_, '_>) -> Result<(), Error>) -> Result<(), Error> {
         // The transactions run as commands, so that effects are noted and hashed.
-        let manner = Manner {
-            now_ms: 0,
-            says: Says::Command(CommandCall {
-                procedure: 1,
-                args: &[],
-                strict: true,
-            }),
+        let call = CommandCall {
+            procedure: 1,
+            args: &[],
+            strict: true,
         };
+        let manner = Manner::new(0, Says::Command(call));
         let done = self.executor.run_as(&PartitionSet::all(1), &manner, |tx| {
             f(&mut Cx::new(tx, &self.registry))
         })?;

@@ -6,12 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use perdura_base::flaw::{Flaw, armed};
-use perdura_base::{CkptEpoch, Epoch, Error, PartitionSet, Result, StreamId};
+use perdura_base::{CkptEpoch, Epoch, Error, PartitionId, PartitionSet, Result, StreamId};
 use perdura_heap::{GroupBuilder, Heap, MemoryUse, Undo};
 use perdura_wal::{FrameKind, Wal};
 use smallvec::SmallVec;
 
 use crate::counters::CounterKeys;
+use crate::manner::Manner;
 use crate::ordered::{self, Says};
 use crate::packing::Packing;
 use crate::random::Seeds;
@@ -42,15 +43,6 @@ pub struct ExecutorOptions {
     pub value_bytes_max: usize,
     /// The form of a changed row in a logged effect.
     pub value_form: ValueForm,
-}
-
-/// A transaction's time, and the form of the transaction's log record.
-#[derive(Debug, Clone, Copy)]
-pub struct Manner<'a> {
-    /// The transaction's time, milliseconds since 1970.
-    pub now_ms: u64,
-    /// The form in which changes to key-addressed tables are logged.
-    pub says: Says<'a>,
 }
 
 /// The transaction component. It runs transactions on one heap and passes their records to one
@@ -103,6 +95,8 @@ enum Outcome<R, E> {
     Failed(E),
     /// The attempt touched these partitions without their latches.
     Missed(PartitionSet),
+    /// The caller's patience with the latch of this partition has ended. The closure has not run.
+    Held(PartitionId),
     /// A command used a page-addressed table.
     NoCommand,
     Panicked(Box<dyn Any + Send>),
@@ -213,8 +207,7 @@ impl Executor {
         now_ms: u64,
         f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
     ) -> Result<(R, Ticket), E> {
-        let says = Says::Effects;
-        self.run_as(declared, &Manner { now_ms, says }, f)
+        self.run_as(declared, &Manner::new(now_ms, Says::Effects), f)
     }
 
     /// Like [`run`](Self::run), but `manner` also determines how the transaction is logged. If a command touches a
@@ -223,7 +216,8 @@ impl Executor {
     ///
     /// # Errors
     /// As [`run`](Self::run). [`Error::Usage`] if a strict command cannot be logged as a command. [`Error::Usage`] if a
-    /// replay needs a partition outside its frame.
+    /// replay needs a partition outside its frame. [`Error::Undeclared`] if the caller's patience with the latch of this
+    /// partition has ended.
     ///
     /// # Panics
     /// As [`run`](Self::run).
@@ -283,6 +277,7 @@ impl Executor {
                         parts.union(&missing);
                     }
                 }
+                Outcome::Held(id) => return Err(Error::Undeclared(id).into()),
                 Outcome::Failed(error) => {
                     if self.heap.kept_over_bound() {
                         self.heap.make_room();
@@ -314,14 +309,16 @@ impl Executor {
         // Without a log, no effects have to be noted.
         typed.wants_effects &= !self.sink.is_unlogged();
         let marks = Marks::default();
-        let now_ms = manner.now_ms;
-        let guards = self.latch(declared.latched, now_ms);
+        let guards = match self.latch(declared.latched, manner) {
+            Ok(guards) => guards,
+            Err(held) => return Outcome::Held(held),
+        };
         let held = Held {
             guards,
             undo,
             typed,
         };
-        let mut tx = self.begin(held, &marks, now_ms);
+        let mut tx = self.begin(held, &marks, manner.now_ms);
         let (stream, memory) = (tx.stream, tx.memory);
         // The panic is caught here because the latches must not be released while pages hold half a
         // transaction.
@@ -406,16 +403,18 @@ impl Executor {
         }
     }
 
-    /// Takes latches in ascending order.
-    fn latch(&self, parts: &PartitionSet, now_ms: u64) -> Guards<'_> {
+    /// Takes latches in ascending order. Fails with a partition if the caller's patience with its latch ends. No latch
+    /// is held then.
+    fn latch(&self, parts: &PartitionSet, manner: &Manner<'_>) -> Result<Guards<'_>, PartitionId> {
         let mut guards = Guards::new();
         for id in parts.iter() {
             debug_assert!(
                 guards.last().is_none_or(|(last, _)| *last < id),
                 "no deadlock"
             );
-            let mut part = self.heap.lock(id);
-            part.set_now(now_ms);
+            let latched = manner.patience.latch(&self.heap, id);
+            let mut part = latched.ok_or(id)?;
+            part.set_now(manner.now_ms);
             guards.push((id, part));
         }
         debug_assert_eq!(
@@ -423,7 +422,7 @@ impl Executor {
             parts.iter().count(),
             "a latch for each partition of the set"
         );
-        guards
+        Ok(guards)
     }
 
     /// Returns a new transaction that holds these latches.
@@ -500,7 +499,7 @@ impl Executor {
         attempt.encode_group(guards);
         let Attempt {
             stream,
-            manner: Manner { now_ms, says },
+            manner: Manner { now_ms, says, .. },
             ..
         } = attempt;
         let wrote_rows = !attempt.typed.homes.is_empty();

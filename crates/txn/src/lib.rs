@@ -29,9 +29,11 @@ mod collections;
 mod counters;
 mod drafts;
 pub mod executor;
+mod manner;
 mod names;
 pub mod ordered;
 mod packing;
+mod patience;
 mod random;
 mod row_ids;
 mod sink;
@@ -47,10 +49,12 @@ pub use perdura_heap::{
     texts::TEXT_KEY_BYTES_MAX, texts::TEXT_PAGE_BYTES,
 };
 
-pub use executor::{Executor, ExecutorOptions, Manner, Ticket};
+pub use executor::{Executor, ExecutorOptions, Ticket};
+pub use manner::Manner;
 pub use names::UNDECLARED_KEY;
 pub use ordered::{CommandCall, Says};
 pub use packing::Packing;
+pub use patience::Patience;
 pub use sink::Sink;
 pub use spot::TypedSpot;
 pub use tx::Tx;

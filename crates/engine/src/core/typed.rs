@@ -107,10 +107,7 @@ impl Core {
                 .all(|id| id.0 < self.heap().geometry().partitions),
             "a home is a partition"
         );
-        let manner = Manner {
-            now_ms: self.clock().wall_us() / 1000,
-            says,
-        };
+        let manner = Manner::new(self.clock().wall_us() / 1000, says);
         self.executor().run_as(&homes.partitions(), &manner, |tx| {
             let done = P::run(&mut Cx::new(tx, &typed.registry), args.clone());
             watch(tx);

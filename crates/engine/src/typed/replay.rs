@@ -217,7 +217,7 @@ impl State {
         };
         let mut hash = 0;
         let played = catch_unwind(AssertUnwindSafe(|| {
-            self.run(parts, &Manner { now_ms, says }, |tx| {
+            self.run(parts, &Manner::new(now_ms, says), |tx| {
                 procedure.run(&mut Cx::new(tx, &self.registry), command.args)?;
                 hash = tx.effects_hash();
                 Ok(())
@@ -248,7 +248,7 @@ impl State {
             places: parts,
             effects: false,
         };
-        self.run(parts, &Manner { now_ms, says }, |_| Ok::<_, Error>(()))
+        self.run(parts, &Manner::new(now_ms, says), |_| Ok::<_, Error>(()))
     }
 
     /// Accepts a call whose replay differs from the log, or returns an error.
@@ -269,7 +269,7 @@ impl State {
             places: parts,
             effects: false,
         };
-        let manner = Manner { now_ms: 0, says };
+        let manner = Manner::new(0, says);
         self.run(parts, &manner, |tx| {
             let mut effects = payload.effects();
             loop {

@@ -15,6 +15,8 @@ use std::time::Duration;
 struct Echo {
     /// The requests that the host has received.
     seen: Vec<String>,
+    /// The number of notes that a run takes long.
+    long: usize,
 }
 
 impl Host for Echo {
@@ -38,6 +40,10 @@ impl Host for Echo {
             _ => reply.extend_from_slice(b"-ERR unknown\r\n"),
         }
         Ok(())
+    }
+
+    fn note_long(&mut self) {
+        self.long += 1;
     }
 }
 

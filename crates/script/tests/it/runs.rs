@@ -420,3 +420,21 @@ fn headers_are_judged_as_redis_does() {
         assert_eq!(library(text), Err(String::from(error)), "{text}");
     }
 }
+
+#[test]
+fn the_host_learns_once_that_a_run_is_long() {
+    let mut bench = Bench::new();
+    bench.run("return 1").expect("it runs");
+    assert_eq!(bench.host.long, 0, "a short run");
+    let spins = "local t = os.clock() while os.clock() - t < 0.01 do end return 1";
+    let asks =
+        "local t = os.clock() while os.clock() - t < 0.01 do redis.call('ECHO', 'a') end return 1";
+    for (nth, source) in [spins, asks, spins].into_iter().enumerate() {
+        bench.run(source).expect("it runs");
+        assert_eq!(bench.host.long, nth + 1, "{source}");
+    }
+    // A halted run leaves nothing behind.
+    bench.run("redis.call('HALT')").expect_err("the host halts");
+    bench.run("return 1").expect("it runs");
+    assert_eq!(bench.host.long, 3);
+}

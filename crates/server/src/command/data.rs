@@ -19,9 +19,10 @@ use super::{Command, DataFn, Run, flag, notice};
 use crate::ahead::AHEAD_KEYS;
 use crate::blocking::{Nothing, Wait};
 use crate::engine::{
-    Db, Draft, Error, Fault, Kind, PartitionId, Renewal, RowRef, Shape, Source, TableId, Text, Tx,
-    types,
+    Db, Draft, Error, Fault, Kind, PartitionId, PartitionSet, Renewal, RowRef, Shape, Source,
+    TableId, Text, Tx, types,
 };
+use crate::flights::Flight;
 use crate::resp::parse::Args;
 use crate::resp::reply::Out;
 use crate::state::State;
@@ -184,6 +185,22 @@ impl<'a, 'tx> Data<'a, 'tx> {
         match self.server {
             Server::Loop(state) => state,
             Server::Beside(..) => unreachable!("scripts run on the loop"),
+        }
+    }
+
+    /// Notes the transaction in [`Flights`](crate::flights::Flights), because it has run for some time under its latches
+    /// and continues. The caller of the transaction ends the note with [`State::end_long`].
+    #[cold]
+    pub(crate) fn note_long(&self) {
+        let Server::Loop(state) = self.server else {
+            return;
+        };
+        let latched: PartitionSet = self.tx.latched().collect();
+        if state.peers.several() && !latched.is_empty() {
+            let flight = Flight::Round(state.event_loop);
+            if state.common.flights.begin(flight, latched) {
+                state.common.wake_others(state.event_loop);
+            }
         }
     }
 

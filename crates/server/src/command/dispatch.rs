@@ -167,7 +167,7 @@ fn consume(
         start <= replies.buf.len(),
         "what was replied before this request stays"
     );
-    if matches!(after, After::Behind(_) | After::Held) {
+    if matches!(after, After::Behind(_) | After::Held(_)) {
         return keep_back(state, session, replies, start, after);
     }
     session.spent = Duration::ZERO;
@@ -225,10 +225,8 @@ fn keep_back(
     state.running = Seat::NOBODY;
     match after {
         After::Behind(bytes) => state.keep_back_for_log(session.seat, bytes),
-        _ => {
-            let landings = state.common.flights.landings();
-            state.beside.keep(session.seat, landings);
-        }
+        After::Held(landings) => state.beside.keep(session.seat, landings),
+        _ => debug_assert!(false, "{after:?} does not postpone a request"),
     }
     After::Postpone
 }

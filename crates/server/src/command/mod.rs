@@ -73,9 +73,9 @@ pub(crate) enum After {
     Beside,
     /// Nothing has happened: the request runs again later.
     Postpone,
-    /// Nothing has happened: another command still runs on the thread beside the loop. The request runs again when the
-    /// loop has that command's result.
-    Held,
+    /// Nothing has happened: a transaction in [`Flights`](crate::flights::Flights) is in the way. The request runs again
+    /// when the number of landings differs from this number.
+    Held(u64),
     /// Nothing has happened: the request runs again when the log has room for this number of bytes.
     Behind(usize),
     /// Nothing has happened: the client does not speak Redis's protocol and is disconnected at once.

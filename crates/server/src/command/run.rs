@@ -5,7 +5,9 @@ use super::wait::begin_wait;
 use super::{After, Command, Data, Keys, Later, Run, Told, flag};
 use crate::beside::Single;
 use crate::blocking::Asking;
-use crate::engine::{Attempt, Db, Error, PartitionSet, Ticket, Tx, error_text};
+use crate::engine::{
+    Attempt, Db, Error, Latching, PartitionId, PartitionSet, Ticket, Tx, error_text,
+};
 use crate::jobs::Stepping;
 use crate::replies::Replies;
 use crate::resp::parse::{Args, OwnedArgs};
@@ -15,7 +17,7 @@ use crate::state::{Stage, State};
 use crate::tell::Message;
 use crate::watch::Own;
 use perdura_base::flaw::{Flaw, armed};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// The number of attempts to run a command in steps. If they all fail, the command runs as a single transaction.
 const BEGINNINGS: u32 = 3;
@@ -72,8 +74,10 @@ pub(crate) fn run_data(
     }
     let (start, mut kept, mut held) = (replies.buf.len(), Vec::new(), None);
     let mut watched = None;
-    let (observing, claims) = (Observing::of(state), Claims::new(&state.common));
-    let claims = RefCell::new(claims);
+    let (observing, claims) = (
+        Observing::of(state),
+        RefCell::new(Claims::new(&state.common)),
+    );
     let mut run = |tx: &mut Tx<'_>| {
         let claims = &mut claims.borrow_mut();
         claims.restart();
@@ -95,16 +99,16 @@ pub(crate) fn run_data(
             watched = defer(state, asking, args, outcome);
         }
     };
+    let met = Cell::new(None);
+    let waits_on = |partition| !meets_long(state, partition, &met);
+    let latching = Latching::new(&partitions, &waits_on);
     let result = Claims::complete(&claims, || {
-        db.try_transact_then(&partitions, state.wall_ms(), &mut run, &mut publish)
+        db.try_transact_while(latching, state.wall_ms(), &mut run, &mut publish)
     });
+    state.end_long();
     drop(claims);
-    if !matches!(result, Ok(Attempt::Committed(..))) {
-        replies.buf.truncate(start);
-    }
-    match result {
-        Ok(Attempt::Behind { bytes }) => (Told::NOTHING, After::Behind(bytes)),
-        Ok(Attempt::Committed(outcome, ticket)) => {
+    let undone = match result {
+        Ok(Some(Attempt::Committed(outcome, ticket))) => {
             let request = Committed {
                 session,
                 begun,
@@ -112,15 +116,56 @@ pub(crate) fn run_data(
                 held: held.unwrap_or(partitions),
                 watched,
             };
-            follow(state, request, outcome, ticket)
+            return follow(state, request, outcome, ticket);
         }
-        Err(error) => {
-            failed(
-                state,
-                &error,
-                &mut Out::new(&mut replies.buf, session.resp3),
-            );
-            (told_by(state, &error), After::Continue)
+        Ok(Some(Attempt::Behind { bytes })) => Undone::Behind(bytes),
+        Ok(None) => Undone::Held(partitions, met.get()),
+        Err(error) => Undone::Failed(error),
+    };
+    replies.buf.truncate(start);
+    undone.follow(state, &mut Out::new(&mut replies.buf, session.resp3))
+}
+
+/// A partition whose latch another transaction holds for long, and the number of landings before that was found.
+type Met = (PartitionId, u64);
+
+/// Returns whether another transaction holds the latch of this partition for long. Sets `met` in this case.
+fn meets_long(state: &State, partition: PartitionId, met: &Cell<Option<Met>>) -> bool {
+    let flights = &state.common.flights;
+    let landings = flights.landings();
+    let is_held = flights.holds_for(state.event_loop, partition);
+    met.set(is_held.then_some((partition, landings)));
+    is_held
+}
+
+/// The reasons why the transaction of a command was undone.
+enum Undone {
+    /// The log has no room for this number of bytes yet.
+    Behind(usize),
+    /// Another transaction holds a latch for long. Contains the partitions of the request's keys, and the held one.
+    Held(PartitionSet, Option<Met>),
+    Failed(Error),
+}
+
+impl Undone {
+    /// Postpones the request, or replies with the error.
+    fn follow(self, state: &mut State, out: &mut Out<'_>) -> (Told, After) {
+        match self {
+            Undone::Behind(bytes) => (Told::NOTHING, After::Behind(bytes)),
+            Undone::Held(mut partitions, met) => {
+                debug_assert!(met.is_some(), "a held latch ended the attempt");
+                let mut landings = 0;
+                if let Some((partition, before)) = met {
+                    partitions.insert(partition);
+                    landings = before;
+                }
+                state.want(&partitions, landings);
+                (Told::NOTHING, After::Held(landings))
+            }
+            Undone::Failed(error) => {
+                failed(state, &error, out);
+                (told_by(state, &error), After::Continue)
+            }
         }
     }
 }
@@ -239,8 +284,9 @@ fn leave(
     args: &Args<'_>,
     held: PartitionSet,
 ) -> (Told, After) {
-    if state.common.flights.any() {
-        return (Told::NOTHING, After::Held);
+    let landings = state.common.flights.landings();
+    if state.common.flights.any_beside() {
+        return (Told::NOTHING, After::Held(landings));
     }
     let load = Single {
         command: begun.command,

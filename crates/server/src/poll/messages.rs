@@ -42,7 +42,7 @@ impl EventLoop {
             // The figures include the keys of all partitions. A command beside a loop holds some of these partitions.
             Message::Figures(sender) if self.state.common.flights.any() => {
                 let landings = self.state.common.flights.landings();
-                self.state.beside.keep_figures(sender, landings);
+                self.state.keep_figures(sender, landings);
             }
             // The thread that requested the figures may have stopped waiting for them.
             Message::Figures(sender) => drop(sender.send(everything(&mut self.state))),

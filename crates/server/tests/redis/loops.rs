@@ -4,14 +4,14 @@ use super::client::{Client, Running, local, small, start_with};
 use perdura_server::ServerOptions;
 use std::net::TcpStream;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const LOOPS: usize = 3;
+pub const LOOPS: usize = 3;
 
 /// Returns a server of several loops with a client on each. Loop 0 gets the first client, loop 1 the second, and so on.
-fn start() -> (Running, Vec<Client<TcpStream>>) {
+pub fn start() -> (Running, Vec<Client<TcpStream>>) {
     let running = start_with(ServerOptions {
         loops: NonZeroUsize::new(LOOPS),
         enable_debug_command: perdura_server::DebugAccess::Local,
@@ -31,7 +31,7 @@ fn start() -> (Running, Vec<Client<TcpStream>>) {
 }
 
 /// Sets a flag when it is dropped, also by a failed assertion. The flag ends a thread that the test waits for.
-struct Ends<'a>(&'a AtomicBool);
+pub struct Ends<'a>(pub &'a AtomicBool);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
@@ -212,35 +212,6 @@ fn increments_under_watch_by_clients_of_all_loops_are_all_there() {
     let mut clients: Vec<_> = ended.into_iter().map(|(_, client)| client).collect();
     assert!(made >= ROUNDS, "each round of all, at least one commits");
     clients[0].expect(&[("GET k", &format!("\"{made}\""))]);
-}
-
-#[test]
-fn a_long_script_of_one_loop_does_not_delay_the_clients_of_the_others() {
-    const REQUESTS: u32 = 12;
-    let (_running, clients) = start();
-    let (scripts, enough) = (AtomicU32::new(0), AtomicBool::new(false));
-    let script = "local t = redis.call('SET', KEYS[1], 'x') local n = 0 \
-                  while n < 10000000 do n = n + 1 end return n";
-    thread::scope(|scope| {
-        let mut clients = clients.into_iter();
-        let (mut long, mut short) = (clients.next().expect("one"), clients.next().expect("one"));
-        let (scripts, enough) = (&scripts, &enough);
-        scope.spawn(move || {
-            while !enough.load(Ordering::SeqCst) {
-                let words = [&b"EVAL"[..], script.as_bytes(), b"1", b"long"];
-                assert_eq!(long.call(&words), ":10000000");
-                scripts.fetch_add(1, Ordering::SeqCst);
-            }
-        });
-        let _ends = Ends(enough);
-        for _ in 0..REQUESTS {
-            // This reply waits for the disk, and no script of another loop holds its epoch open.
-            short.expect(&[("SET short y", "+OK")]);
-        }
-    });
-    // A request that waits for the end of a script takes as long as one.
-    let scripts = scripts.load(Ordering::SeqCst);
-    assert!(scripts < REQUESTS / 2, "{scripts} scripts ended meanwhile");
 }
 
 #[test]

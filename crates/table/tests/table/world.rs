@@ -88,10 +88,7 @@ impl World {
         &self,
         mut f: impl FnMut(&mut Cx<'_, '_>) -> Result<R, E>,
     ) -> Result<R, E> {
-        let manner = Manner {
-            now_ms: 77,
-            says: Says::Effects,
-        };
+        let manner = Manner::new(77, Says::Effects);
         let none = PartitionSet::empty();
         let done = self
             .executor
@@ -118,7 +115,7 @@ impl World {
     fn call_as<P: Procedure>(&self, args: &P::Args, says: Says<'_>) -> Result<P::Output, Abort> {
         let mut homes = Homes::new(self.registry.geometry());
         P::homes(args, &mut homes);
-        let manner = Manner { now_ms: 77, says };
+        let manner = Manner::new(77, says);
         let mut runs = 0;
         let done = self.executor.run_as(&homes.partitions(), &manner, |tx| {
             runs += 1;

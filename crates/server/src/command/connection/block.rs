@@ -27,6 +27,7 @@ use crate::state::{Stage, State, unix_ms};
 use crate::stats::Counted;
 use crate::watch::{self, Watching};
 use perdura_base::num::to_u64;
+use perdura_script::LONG_RUN;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -135,8 +136,9 @@ struct Step {
 /// `EXEC`
 pub(crate) fn exec(cx: &mut Cx<'_>, _: &Args<'_>) {
     let next = cx.session.block.as_ref();
-    if cx.state.common.flights.any() && next.is_some_and(|block| is_long(cx.state, block)) {
-        cx.effects.after = After::Held;
+    let landings = cx.state.common.flights.landings();
+    if cx.state.common.flights.any_beside() && next.is_some_and(|block| is_long(cx.state, block)) {
+        cx.effects.after = After::Held(landings);
         return;
     }
     let Some(block) = cx.session.block.take() else {
@@ -287,6 +289,12 @@ impl From<Error> for Ended {
 }
 
 impl Ready {
+    /// Returns whether no command of the block needs a transaction.
+    fn is_plain(&self) -> bool {
+        let mut queue = self.block.queue.iter();
+        queue.all(|(command, _)| matches!(command.run, Run::Plain(_)))
+    }
+
     /// Runs the data commands within a transaction, and joins all replies in order. If a watched key has changed, runs
     /// nothing and replies with null. The transaction holds the latches of the watched keys, so no other write comes
     /// between this comparison and the commit.
@@ -302,7 +310,8 @@ impl Ready {
         self.failed.clear();
         data.tx.expect_rows(self.block.writes(), self.block.bytes)?;
         Out::new(out, false).array(self.steps.len());
-        let mut clock = Instant::now();
+        let began = Instant::now();
+        let (mut clock, mut is_noted) = (began, false);
         data.hurry();
         for (at, ((command, owned), step)) in self.block.queue.iter().zip(&self.steps).enumerate() {
             if at % AHEAD_KEYS == 0 {
@@ -325,6 +334,10 @@ impl Ready {
             let now = Instant::now();
             self.ran.push(now.saturating_duration_since(clock));
             clock = now;
+            if !is_noted && now.saturating_duration_since(began) >= LONG_RUN {
+                data.note_long();
+                is_noted = true;
+            }
             if out.get(begin) == Some(&b'-') {
                 self.failed.push((at, out[begin..].to_vec()));
             }
@@ -415,8 +428,7 @@ fn leave(cx: &mut Cx<'_>, ready: Ready, held: PartitionSet) {
 /// key has changed.
 fn run_steps(cx: &mut Cx<'_>, mut ready: Ready, partitions: PartitionSet) -> Result<bool, Error> {
     let start = cx.out.buf.len();
-    let mut queue = ready.block.queue.iter();
-    let plain_only = queue.all(|(command, _)| matches!(command.run, Run::Plain(_)));
+    let plain_only = ready.is_plain();
     let db = match &cx.state.stage {
         Stage::Ready(db) if !plain_only => db,
         _ => {
@@ -429,7 +441,7 @@ fn run_steps(cx: &mut Cx<'_>, mut ready: Ready, partitions: PartitionSet) -> Res
             return Ok(true);
         }
     };
-    let may_leave = !ready.block.is_wide && !cx.state.common.flights.any();
+    let may_leave = !ready.block.is_wide && !cx.state.common.flights.any_beside();
     let (state, session, out) = (&*cx.state, &*cx.session, &mut cx.out);
     let observing = Observing::of(state);
     let held_back = RefCell::new(std::mem::take(&mut cx.effects.held_back));
@@ -461,6 +473,7 @@ fn run_steps(cx: &mut Cx<'_>, mut ready: Ready, partitions: PartitionSet) -> Res
     let done = Claims::complete(&claims, || {
         db.transact_then(&partitions, state.wall_ms(), &mut run, publish)
     });
+    state.end_long();
     drop(claims);
     let (outcome, ticket) = match done {
         Ok(done) => done,

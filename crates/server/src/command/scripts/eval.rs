@@ -116,6 +116,7 @@ fn run(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, called: &Cal
         text: &source[header.map_or(0, |header| header.code)..],
     };
     let scope = Scope {
+        name: sha,
         keys,
         may: May::of(flags, reads),
     };
@@ -148,7 +149,9 @@ impl May {
 
 /// The arguments and the rights of a script or a function.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Scope {
+pub(super) struct Scope<'a> {
+    /// The SHA-1 of the script, or the name of the function.
+    pub name: &'a str,
     /// The number of keys. They begin at argument 3.
     pub keys: usize,
     /// The rights of the script or the function.
@@ -164,7 +167,7 @@ pub(super) fn carry_out(
     data: &mut Data<'_, '_>,
     args: &Args<'_>,
     out: &mut Out<'_>,
-    scope: Scope,
+    scope: Scope<'_>,
     run: &Running<'_>,
 ) -> Done {
     let state = data.state();
@@ -181,6 +184,10 @@ pub(super) fn carry_out(
     let before = data.database;
     let may_wait = data.set_may_wait(false);
     let start = out.buf.len();
+    let was_long = state.scripts.long.contains(scope.name);
+    if was_long {
+        data.note_long();
+    }
     let mut host = Inner::new(data, scope.may);
     let ran = with_runtime(|runtime| {
         let ran = run(runtime, input, &mut host, out.buf);
@@ -189,7 +196,11 @@ pub(super) fn carry_out(
     });
     let ran =
         ran.unwrap_or_else(|| Err(Failure::Script(String::from("ERR a script runs already"))));
-    let halted = host.end();
+    let (is_long, halted) = host.end();
+    // A run that was undone says nothing about the next.
+    if state.peers.several() && (is_long || halted.is_none()) {
+        state.scripts.long.note(scope.name, was_long, is_long);
+    }
     data.set_may_wait(may_wait);
     data.select(before);
     match ran {

@@ -40,6 +40,7 @@ fn call(data: &mut Data<'_, '_>, args: &Args<'_>, out: &mut Out<'_>, reads: bool
         return Err(Stop::from(WRITES));
     }
     let scope = Scope {
+        name: &function.name,
         keys,
         may: May::of(Some(function.flags), reads),
     };

@@ -13,7 +13,7 @@ use crate::resp::parse::{Args, OwnedArgs};
 use crate::resp::reply::Out;
 use crate::stats::Counted;
 use perdura_base::limits::KEY_BYTES_MAX;
-use perdura_script::{Ask, Halt, Host, Words};
+use perdura_script::{Ask, Halt, Host, LONG_RUN, Words};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -49,10 +49,13 @@ pub(super) struct Inner<'h, 'a, 'tx> {
     may: May,
     user: Option<Arc<User>>,
     monitored: bool,
+    began: Instant,
     /// The time when the last command was counted.
     clock: Instant,
     /// The arguments of the command that runs.
     words: OwnedArgs,
+    /// True if the run has taken long.
+    is_long: bool,
     /// The error that ends the transaction. `None`: the transaction continues.
     halted: Option<Error>,
 }
@@ -62,21 +65,24 @@ impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
     pub(super) fn new(data: &'h mut Data<'a, 'tx>, may: May) -> Self {
         data.ran().begin();
         let state = data.state();
-        let caller = state.scripts.caller.as_ref();
+        let (now, caller) = (Instant::now(), state.scripts.caller.as_ref());
         Inner {
             user: caller.filter(|user| !user.unlimited()).map(Arc::clone),
             monitored: state.common.monitors.is_in_use(),
             data,
             may,
-            clock: Instant::now(),
+            began: now,
+            clock: now,
             words: OwnedArgs::default(),
+            is_long: false,
             halted: None,
         }
     }
 
-    /// Returns the error that ends the transaction, if there is one.
-    pub(super) fn end(self) -> Option<Error> {
-        self.halted
+    /// Ends the script. Returns whether the run has taken long, and the error that ends the transaction, if there is
+    /// one.
+    pub(super) fn end(self) -> (bool, Option<Error>) {
+        (self.is_long, self.halted)
     }
 
     /// Adds a script to the cache. The script must compile.
@@ -167,6 +173,9 @@ impl<'h, 'a, 'tx> Inner<'h, 'a, 'tx> {
         let now = Instant::now();
         let took = now.saturating_duration_since(self.clock);
         self.clock = now;
+        if !self.is_long && now.saturating_duration_since(self.began) >= LONG_RUN {
+            self.note_long();
+        }
         let ran: &mut Ran = self.data.ran();
         ran.note(counted, took, out.buf);
         if self.monitored {
@@ -196,6 +205,11 @@ impl Host for Inner<'_, '_, '_> {
         let done = self.answer(ask, &owned.args(), reply);
         self.words = owned;
         done
+    }
+
+    fn note_long(&mut self) {
+        self.is_long = true;
+        self.data.note_long();
     }
 }
 

@@ -8,7 +8,7 @@
 //! # Parts
 //! * `functions`: the libraries; `library`: FUNCTION; `fcall`: FCALL and FCALL_RO.
 //! * `eval`: EVAL, EVALSHA and their read-only forms. `host`: a command inside a script. `plain`: the commands of
-//!   scripts that touch no data. `cache`: the scripts by their SHA-1. `script`: SCRIPT. `ran`: the work at the commit.
+//!   scripts that touch no data. `long`: the scripts that take long. `cache`: the scripts by their SHA-1. `script`: SCRIPT. `ran`: the work at the commit.
 //!
 //! # Deviations
 //! * A script that runs too long is ended and undone. So SCRIPT KILL never finds a running script,
@@ -22,6 +22,7 @@ mod fcall;
 mod functions;
 mod host;
 mod library;
+mod long;
 mod plain;
 pub(crate) mod ran;
 mod script;
@@ -33,6 +34,7 @@ use crate::engine::Error;
 use crate::session::Session;
 use crate::state::State;
 use functions::Functions;
+use long::LongScripts;
 use perdura_base::num::to_usize;
 use perdura_script::{Limits, Runtime};
 use std::cell::RefCell;
@@ -123,6 +125,8 @@ pub(crate) struct Scripts {
     client: String,
     /// The number of requests that have run scripts. The next script's seed depends on this number.
     runs: u64,
+    /// The scripts whose newest run was long.
+    long: LongScripts,
     /// The time of each script of the running request, summed over all attempts.
     spent: RefCell<Vec<Duration>>,
     /// The lines that monitors have not been shown yet, a list for each script.
