@@ -1,6 +1,5 @@
 //! Appending frames. A transaction asks for admission before it takes latches, so that an append never waits or fails.
 
-use perdura_base::num::to_u64;
 use perdura_base::{CkptEpoch, Epoch, Error, PartitionSet, Pos, Result, StreamId};
 
 use crate::frame::{FrameKind, RestartRecord};
@@ -88,7 +87,7 @@ impl Wal {
             let mut first = None;
             for (kind, payload) in frames {
                 let pos = inner.append(epoch, kind, payload, meta);
-                self.note_appended(epoch, kind, payload.iter().map(|part| part.len()).sum());
+                self.note_appended(epoch, kind);
                 assert!(first <= Some(pos), "frames follow each other");
                 first = first.or(Some(pos));
             }
@@ -121,15 +120,11 @@ impl Wal {
         Appended { epoch, pos }
     }
 
-    pub(crate) fn note_appended(&self, epoch: Epoch, kind: FrameKind, payload_len: usize) {
+    pub(crate) fn note_appended(&self, epoch: Epoch, kind: FrameKind) {
         self.note_epoch(epoch);
         if kind != FrameKind::Beacon && self.last_data.load(Ordering::Relaxed) < epoch.0 {
             self.last_data.fetch_max(epoch.0, Ordering::Relaxed);
         }
-        let framed = payload_len + 1 + perdura_base::cursor::varint_len(to_u64(payload_len));
-        self.counters
-            .log_bytes
-            .fetch_add(to_u64(framed), Ordering::Relaxed);
     }
 
     /// Records that this epoch has a frame, so that the flusher will close the epoch.
@@ -194,7 +189,7 @@ impl Wal {
         let at = inner.split(epoch);
         let begins = inner.append(epoch, kind, &[&payload], meta);
         assert_eq!(begins, at, "a mark starts a block");
-        self.note_appended(epoch, kind, payload.len());
+        self.note_appended(epoch, kind);
         s.note_filled(&inner);
         (at, epoch)
     }

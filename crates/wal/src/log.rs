@@ -181,7 +181,6 @@ pub struct WalStats {
 
 #[derive(Default)]
 pub(crate) struct Counters {
-    pub log_bytes: AtomicU64,
     pub device_bytes: AtomicU64,
     pub blocks: AtomicU64,
     pub syncs: AtomicU64,
@@ -508,7 +507,11 @@ impl Wal {
     pub fn stats(&self) -> WalStats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         WalStats {
-            log_bytes: load(&self.counters.log_bytes),
+            log_bytes: self
+                .streams
+                .iter()
+                .map(|s| s.inner.lock().frame_bytes)
+                .sum(),
             device_bytes: load(&self.counters.device_bytes),
             blocks: load(&self.counters.blocks),
             syncs: load(&self.counters.syncs),

@@ -52,7 +52,7 @@ impl Wal {
             first = early.unwrap_or_else(|| self.take_numbers(count));
             let payload = payload(first);
             let pos = inner.append(epoch, kind, &[&payload], meta);
-            self.note_appended(epoch, kind, payload.len());
+            self.note_appended(epoch, kind);
             pos
         });
         (appended, first)

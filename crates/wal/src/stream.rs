@@ -78,6 +78,8 @@ pub(crate) struct StreamInner {
     prev_pos: Pos,
     open: Option<OpenBlock>,
     pub filled: VecDeque<FilledBlock>,
+    /// The bytes of all frames that were appended.
+    pub frame_bytes: u64,
     /// The newest epoch that has a block in this stream.
     newest_epoch: Epoch,
     /// The position of the first block of `newest_epoch`.
@@ -97,6 +99,7 @@ impl StreamInner {
             prev_pos: start,
             open: None,
             filled: VecDeque::new(),
+            frame_bytes: 0,
             newest_epoch: Epoch(0),
             newest_start: start,
             spare_bufs: Vec::new(),
@@ -147,6 +150,7 @@ impl StreamInner {
         head.clear();
         let bytes: usize = payload.iter().map(|part| part.len()).sum();
         put_frame_head(kind, to_u64(bytes), &mut head);
+        self.frame_bytes += to_u64(head.len() + bytes);
         self.start_frame(epoch);
         let pos = self.next_pos;
         let holds = Holds::of(kind);
