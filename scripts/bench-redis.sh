@@ -6,6 +6,8 @@
 #   scripts/bench-redis.sh
 #   ROUNDS=3 SECONDS_EACH=10 PIPELINES="1 16" scripts/bench-redis.sh
 #   REDIS_BENCHMARK=1 scripts/bench-redis.sh      also once each with redis-benchmark
+#   LOOPS=2 VALKEY=path/to/valkey-server scripts/bench-redis.sh
+#                                                 two event loops, and Valkey with two threads for sockets beside
 #
 # scripts/bench-redis-commands.sh has the other commands.
 set -euo pipefail
@@ -19,14 +21,19 @@ seconds=${SECONDS_EACH:-5}
 pipelines=${PIPELINES:-1 16}
 clients=${CLIENTS:-50}
 keys=${KEYS:-1000000}
+loops=${LOOPS:-1}
 names=(perdura redis-none redis-everysec redis-always)
+[ -n "${VALKEY:-}" ] && names+=(valkey-none valkey-everysec)
 declare -A port
 
 for name in "${names[@]}"; do
     port[$name]=$(free_port)
     case $name in
-    perdura) start_perdura "$work/$name" "${port[$name]}" ;;
+    perdura) start_perdura "$work/$name" "${port[$name]}" --loops "$loops" ;;
     redis-none) start_redis "$work/$name" "${port[$name]}" --appendonly no ;;
+    valkey-none) redis_server=$VALKEY start_redis "$work/$name" "${port[$name]}" --io-threads 2 --appendonly no ;;
+    valkey-*) redis_server=$VALKEY start_redis "$work/$name" "${port[$name]}" --io-threads 2 \
+        --appendonly yes --appendfsync "${name#valkey-}" ;;
     redis-*) start_redis "$work/$name" "${port[$name]}" --appendonly yes \
         --appendfsync "${name#redis-}" ;;
     esac

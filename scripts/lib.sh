@@ -78,12 +78,12 @@ start_perdura() {
     pids+=("$last_pid")
 }
 
-# start_redis DIR PORT [OPTION ...]
+# start_redis DIR PORT [OPTION ...]. The variable `redis_server` names another program with Redis's options.
 start_redis() {
     local dir=$1 port=$2
     shift 2
     mkdir -p "$dir"
-    redis-server --port "$port" --bind 127.0.0.1 --dir "$dir" --save "" --daemonize no \
+    "${redis_server:-redis-server}" --port "$port" --bind 127.0.0.1 --dir "$dir" --save "" --daemonize no \
         --loglevel warning "$@" >>"$dir.stdout" 2>&1 &
     last_pid=$!
     last_port=$port

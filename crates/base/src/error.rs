@@ -73,7 +73,7 @@ pub enum Error {
 
     /// Caller: a transaction accessed a partition without the partition's latch. The executor has noted the partition.
     /// The executor undoes the transaction and runs the transaction again with the latch, whatever the closure
-    /// returned.
+    /// returned. The executor itself returns this error only if its caller's patience with the latch has ended.
     #[error(
         "the transaction has not locked partition {0} yet. It is undone and runs again with \
              that lock"

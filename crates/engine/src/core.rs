@@ -275,8 +275,8 @@ impl Core {
     /// [`Executor::run_as`].
     ///
     /// # Errors
-    /// As [`transact`](Self::transact). [`Error::Undeclared`](perdura_base::Error::Undeclared) if the caller's patience
-    /// with a latch has ended.
+    /// As [`transact`](Self::transact). [`Error::Undeclared`] if the caller's patience with a latch has
+    /// ended.
     pub fn transact_in_manner<R, E: From<Error>>(
         &self,
         parts: &PartitionSet,
