@@ -62,14 +62,14 @@ MISTAKES = {
     "script-not-noted": (
         "redis::long_scripts::requests_for_the_key_of_another_loops_scripts",
         "crates/server/src/command/data.rs",
-        "state.common.flights.begin(flight, latched);",
-        "",
+        "if state.common.flights.begin(flight, latched) {",
+        "if latched.is_empty() {",
     ),
     "wishes-ignored": (
         "redis::long_scripts::requests_for_the_key_of_another_loops_scripts",
         "crates/server/src/flights.rs",
-        "others.any(|(_, wanted)| wanted.intersects(partitions))",
-        "others.all(|(_, wanted)| wanted.intersects(partitions)) && false",
+        "wanted.intersects(partitions) && !is_long(*of)",
+        "wanted.intersects(partitions) && is_long(*of)",
     ),
     "walk-deaf": (
         "redis::loops::keys_in_steps_sees_the_changes_of_other_loops",

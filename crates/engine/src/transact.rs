@@ -215,17 +215,10 @@ impl Db {
         &self,
         parts: &PartitionSet,
         now_ms: u64,
-        mut f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+        f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
         settle: impl FnMut(&mut R, Ticket),
     ) -> Result<Attempt<R>, E> {
-        self.attempt(|watch| {
-            let run = |tx: &mut Tx<'_>| {
-                let result = f(tx);
-                watch(tx.awaits_log());
-                result
-            };
-            self.shared.core().transact_then(parts, now_ms, run, settle)
-        })
+        self.try_in_manner(parts, &Manner::new(now_ms, Says::Effects), f, settle)
     }
 
     /// Like [`try_transact_then`](Self::try_transact_then), but does not wait longer for a latch than the caller wants.
@@ -242,7 +235,7 @@ impl Db {
         &self,
         latching: Latching<'_>,
         now_ms: u64,
-        mut f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+        f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
         settle: impl FnMut(&mut R, Ticket),
     ) -> Result<Option<Attempt<R>>, E> {
         let has_ended = Cell::new(false);
@@ -255,15 +248,7 @@ impl Db {
             patience: Patience::while_true(&waits_on),
             ..Manner::new(now_ms, Says::Effects)
         };
-        let done = self.attempt(|watch| {
-            let run = |tx: &mut Tx<'_>| {
-                let result = f(tx);
-                watch(tx.awaits_log());
-                result
-            };
-            let core = self.shared.core();
-            core.transact_in_manner(latching.parts, &manner, run, settle)
-        });
+        let done = self.try_in_manner(latching.parts, &manner, f, settle);
         if has_ended.get() {
             assert!(
                 !matches!(done, Ok(Attempt::Committed(..))),
@@ -272,6 +257,26 @@ impl Db {
             return Ok(None);
         }
         done.map(Some)
+    }
+
+    /// Runs `f` as one transaction, and `settle` after its commit. Returns [`Attempt::Behind`] if the log has no room.
+    #[inline]
+    fn try_in_manner<R, E: From<Error>>(
+        &self,
+        parts: &PartitionSet,
+        manner: &Manner<'_>,
+        mut f: impl FnMut(&mut Tx<'_>) -> Result<R, E>,
+        settle: impl FnMut(&mut R, Ticket),
+    ) -> Result<Attempt<R>, E> {
+        self.attempt(|watch| {
+            let run = |tx: &mut Tx<'_>| {
+                let result = f(tx);
+                watch(tx.awaits_log());
+                result
+            };
+            let core = self.shared.core();
+            core.transact_in_manner(parts, manner, run, settle)
+        })
     }
 
     /// Runs `f` as one transaction over these partitions, with the verbs of typed tables.
