@@ -11,6 +11,7 @@ mod watch;
 
 use crate::gate::Gate;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Searches schedules of `test` in two ways.
 fn search(test: fn()) {
@@ -22,6 +23,22 @@ fn search(test: fn()) {
 fn must_fail(test: fn()) {
     let ran = std::panic::catch_unwind(|| search(test));
     assert!(ran.is_err(), "no schedule shows the mistake");
+}
+
+/// Sleeps until the gate of this poll wakes it. Fails if `is_alone` is true while it sleeps.
+fn sleep(poll: &mut mio::Poll, is_alone: impl Fn() -> bool) {
+    let mut events = mio::Events::with_capacity(1);
+    loop {
+        // A thread that has ended may have woken this one before.
+        let is_alone = is_alone();
+        poll.poll(&mut events, Some(Duration::ZERO))
+            .expect("a look");
+        if !events.is_empty() {
+            return;
+        }
+        assert!(!is_alone, "the loop sleeps, and nobody wakes it");
+        shuttle::thread::yield_now();
+    }
 }
 
 /// Returns a gate, and the poll that it wakes.

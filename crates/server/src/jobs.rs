@@ -171,7 +171,7 @@ impl State {
     }
 
     /// Returns whether a job must not take a step now. Either the job writes while writes are deferred, or it needs a
-    /// partition that a command beside a loop holds. The job waits, because the loop must not wait for
+    /// partition that a transaction holds for long. The job waits, because the loop must not wait for
     /// the disk.
     fn keeps_job_back(&self, job: &Job) -> bool {
         if self.common.flights.any() && self.is_held(job) {
@@ -188,7 +188,7 @@ impl State {
         true
     }
 
-    /// Returns whether a job needs a partition that a command beside a loop holds.
+    /// Returns whether a job needs a partition that a transaction holds for long.
     #[cold]
     fn is_held(&self, job: &Job) -> bool {
         self.common.flights.holds(&self.partitions_of(job))

@@ -1,12 +1,11 @@
 //! A loop that postpones a request because of another loop's long transaction.
 
-use super::{gate, must_fail, search};
+use super::{gate, must_fail, search, sleep};
 use crate::engine::{PartitionId, PartitionSet};
 use crate::flights::{Flight, Flights};
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::thread;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The number of long transactions, one after the other.
 const SCRIPTS: usize = 3;
@@ -40,19 +39,10 @@ impl Loops {
     /// Postpones the request of a loop until the number of landings differs from `landings`. The loop sleeps, and looks
     /// at the number when the other loop wakes it.
     fn postpone(&self, at: usize, poll: &mut mio::Poll, landings: u64) {
-        let mut events = mio::Events::with_capacity(1);
         while self.flights.landings() == landings {
             self.gates[at].lie_down(false);
-            let has_landed = self.flights.landings() != landings;
-            while !has_landed {
-                let is_alone = !self.running[1 - at].load(Ordering::SeqCst);
-                poll.poll(&mut events, Some(Duration::ZERO))
-                    .expect("a look");
-                if !events.is_empty() {
-                    break;
-                }
-                assert!(!is_alone, "loop {at} sleeps, and nobody wakes it");
-                thread::yield_now();
+            if self.flights.landings() == landings {
+                sleep(poll, || !self.running[1 - at].load(Ordering::SeqCst));
             }
             self.gates[at].get_up();
         }

@@ -1,13 +1,12 @@
 //! A loop that sleeps between letters and advances of the durable epoch.
 
-use super::{gate, must_fail, search};
+use super::{gate, must_fail, search, sleep};
 use crate::engine::Epoch;
 use crate::mailbox::{Letter, Mailbox, Post};
 use crate::pubsub::Seat;
 use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use shuttle::thread;
 use std::sync::Arc;
-use std::time::Duration;
 
 const SENDERS: u64 = 2;
 const LETTERS: u64 = 2;
@@ -76,16 +75,8 @@ impl Desk {
             Mistake::LooksFirst => early,
             _ => looks(),
         };
-        let mut events = mio::Events::with_capacity(1);
-        while !busy {
-            let nobody_runs = self.running.load(Ordering::SeqCst) == 0;
-            poll.poll(&mut events, Some(Duration::ZERO))
-                .expect("a look");
-            if !events.is_empty() {
-                break;
-            }
-            assert!(!nobody_runs, "the loop sleeps, and nobody wakes it");
-            thread::yield_now();
+        if !busy {
+            sleep(poll, || self.running.load(Ordering::SeqCst) == 0);
         }
         gate.get_up();
     }

@@ -39,7 +39,7 @@ impl EventLoop {
                 self.look_for_stop();
                 self.stop(Ending::Asked { checkpoint });
             }
-            // The figures include the keys of all partitions. A command beside a loop holds some of these partitions.
+            // The figures include the keys of all partitions. A transaction holds some of these partitions for long.
             Message::Figures(sender) if self.state.common.flights.any() => {
                 let landings = self.state.common.flights.landings();
                 self.state.keep_figures(sender, landings);
