@@ -44,13 +44,24 @@ const EXCEPTIONS: &[Exception] = &[
         name: "COMMAND",
         told: "several STORE and STOREDIST of GEORADIUS the last one counts",
         is: |argv, _, _| {
-            let is_target = |word: &&Vec<u8>| {
-                word.eq_ignore_ascii_case(b"STORE") || word.eq_ignore_ascii_case(b"STOREDIST")
-            };
-            let of_places = argv
-                .get(2)
-                .is_some_and(|word| word.starts_with(b"GEORADIUS"));
-            of_places && argv.iter().filter(is_target).count() > 1
+            let is_target = |word: &&Vec<u8>| is_word(word, "STORE") || is_word(word, "STOREDIST");
+            asks_about(argv, "GEORADIUS") && argv.iter().filter(is_target).count() > 1
+        },
+    },
+    Exception {
+        name: "COMMAND",
+        told: "In SORT, a target named STORE is not an option",
+        is: |argv, _, _| {
+            let twice = |pair: &[Vec<u8>]| pair.iter().all(|word| is_word(word, "STORE"));
+            asks_about(argv, "SORT") && argv.windows(2).any(twice)
+        },
+    },
+    Exception {
+        name: "COMMAND",
+        told: "In XREADGROUP, a group or consumer named STREAMS is not an option",
+        is: |argv, _, _| {
+            let early = argv.get(3..6).unwrap_or(&[]);
+            asks_about(argv, "XREADGROUP") && early.iter().any(|word| is_word(word, "STREAMS"))
         },
     },
     Exception {
@@ -88,6 +99,16 @@ const EXCEPTIONS: &[Exception] = &[
     exception("Z*", "A score of -0 is 0", zeros),
     exception("BZ*", "A score of -0 is 0", zeros),
 ];
+
+/// Returns whether a subcommand of COMMAND names a command whose name begins with `start`.
+fn asks_about(argv: &[Vec<u8>], start: &str) -> bool {
+    let named = argv.get(2).and_then(|word| word.get(..start.len()));
+    named.is_some_and(|word| is_word(word, start))
+}
+
+fn is_word(word: &[u8], text: &str) -> bool {
+    word.eq_ignore_ascii_case(text.as_bytes())
+}
 
 /// Returns whether the replies differ only as `docs/redis.md` describes.
 pub fn allowed(argv: &[Vec<u8>], ours: &Reply, theirs: &Reply) -> bool {
