@@ -38,6 +38,10 @@ pub enum Flaw {
     /// An epoch counts as durable when one stream has its part on disk. Correct: when all streams have their parts on
     /// disk.
     OneStreamSuffices,
+    /// An epoch is closed in a stream although a lane has groups of the epoch.
+    LaneLeftFull,
+    /// A group joins a lane with groups of the previous epoch. All of them then count as groups of the new epoch.
+    LaneOfTwoEpochs,
     /// A reply depends on a write of a second transaction. The reply does not wait until this write is durable.
     EagerReadReply,
     /// An image is overwritten, but the anchor did not mark it as building before.

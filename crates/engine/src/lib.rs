@@ -187,7 +187,7 @@ pub use perdura_recovery::{CheckpointProgress, Level, Progress, RestartReport};
 pub use perdura_restore::At;
 pub use perdura_table as tables;
 pub use perdura_table::{Abort, Cx, RowEdit, RowId, RowView, Table, procedure, table};
-pub use perdura_txn::{Packing, Ticket, Tx, UNDECLARED_KEY, ValueForm};
+pub use perdura_txn::{Packing, Ticket, Tx, UNDECLARED_KEY, ValueForm, set_lane};
 pub use perdura_types as types;
 pub use perdura_wal::{EpochEnds, EpochSource, Reached, Rung, SourceStep};
 pub use receipt::{Fate, Judged, Newest, NoReceipt, Receipt};

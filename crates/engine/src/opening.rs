@@ -174,6 +174,7 @@ fn log_memory(env: &Env, options: &CoreOptions) -> LogMemory {
     LogMemory {
         block_bytes_max: options.block_bytes_max,
         queue_bytes_max: options.queue_bytes_max,
+        lanes: options.lanes,
         mirror: env.nodes.as_ref().map(|nodes| perdura_wal::TailOptions {
             tail_bytes_max: nodes.options.tail_bytes_max,
         }),

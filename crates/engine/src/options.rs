@@ -41,6 +41,8 @@ pub struct CoreOptions {
     pub block_bytes_max: usize,
     /// Bytes that may wait for a stream's flusher before writes are refused.
     pub queue_bytes_max: u64,
+    /// The number of lanes of each log stream: of threads that append without waiting for each other.
+    pub lanes: usize,
     /// The longest value, bytes.
     pub value_bytes_max: usize,
     /// Memory for pages, indexes and buffers, bytes.
@@ -86,6 +88,7 @@ impl Default for CoreOptions {
             segment_bytes_first: 4 << 20,
             block_bytes_max: 256 << 10,
             queue_bytes_max: 8 << 20,
+            lanes: 1,
             value_bytes_max: VALUE_BYTES_DEFAULT,
             memory_limit: u64::MAX,
             memory_ceiling: None,
@@ -240,7 +243,9 @@ impl Options {
     /// [`Error::Usage`] with the name of a setting out of range.
     pub fn core(&self) -> Result<CoreOptions> {
         let machine = Machine::read();
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let core = CoreOptions {
+            lanes: cores.min(perdura_wal::LANES_MAX),
             partitions: self.partitions,
             segment_bytes: self.segment_bytes,
             value_bytes_max: self.value_bytes_max,
@@ -255,7 +260,7 @@ impl Options {
             schedule: Schedule::new(
                 self.restart_level,
                 match self.threads {
-                    0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+                    0 => cores,
                     threads => threads,
                 },
             ),

@@ -64,6 +64,8 @@ pub struct LogMemory {
     pub block_bytes_max: usize,
     /// Bytes that may wait for a stream's flusher before appends are refused.
     pub queue_bytes_max: u64,
+    /// The number of lanes of each stream; see [`perdura_wal::WalOptions`].
+    pub lanes: usize,
     /// The options of mirroring the log to the memory of nodes. `None`: the log is not mirrored.
     pub mirror: Option<TailOptions>,
 }
@@ -110,6 +112,7 @@ fn open_log(
             segments: record.segments,
             block_bytes_max: memory.block_bytes_max,
             queue_bytes_max: memory.queue_bytes_max,
+            lanes: memory.lanes,
             mirror: memory.mirror,
         },
         restarted.wal_start.clone(),

@@ -5,7 +5,7 @@ pub(crate) use perdura::{
     Attempt, Db, Delayed, Draft, Durability, End, Epoch, Error, Flushed, Kind, Latching, MemoryUse,
     Options, Packing, PartitionId, PartitionSet, Progress, Reached, Renewal, RowRef, Rung, Shape,
     TEXT_KEY_BYTES_MAX, TEXT_PAGE_BYTES, TableId, Text, Ticket, Tx, ValueCursor, descriptors,
-    files, open_regular, read_input, scan_places,
+    files, open_regular, read_input, scan_places, set_lane,
 };
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::control::{Control, Message};
 use crate::cpus;
 use crate::crew::Crew;
 use crate::descriptors::Share;
-use crate::engine::{Db, Durability, Error, Options, Progress, Ticket, files};
+use crate::engine::{Db, Durability, Error, Options, Progress, Ticket, files, set_lane};
 use crate::gate::Gate;
 use crate::http::{Guard, Http};
 use crate::net::Listener;
@@ -368,6 +368,7 @@ fn run_one(
 ) -> Result<Ended, ServeError> {
     let run = || {
         cpus::pin(cpus, at)?;
+        set_lane(at);
         event_loop.run()
     };
     let ended = catch_unwind(AssertUnwindSafe(run));

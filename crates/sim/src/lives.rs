@@ -175,6 +175,8 @@ pub(crate) trait Lives: DerefMut<Target = Machine<Self::Engine>> {
             if overdue && self.counts() && self.rng.u8(0..8) == 0 {
                 break;
             }
+            // A clone of the generator draws the lane, so that old seeds still lead to the same steps.
+            perdura::set_lane(usize::from(self.rng.clone().u8(..)));
             self.step()?;
             self.observe();
         }

@@ -234,7 +234,11 @@ pub(crate) trait OverCore {
             true => Yardstick::Product,
             false => Yardstick::Unlogged,
         };
-        let core = Core::open_by(yardstick, env, self.options(), Arc::default())?;
+        let options = CoreOptions {
+            lanes: 1 + to_usize(self.machine().seed % 3),
+            ..self.options()
+        };
+        let core = Core::open_by(yardstick, env, options, Arc::default())?;
         if self.prepares_by_steps() {
             core.wal().prepare_by(|| ());
         }

@@ -125,6 +125,7 @@ impl Steal {
         let log_memory = LogMemory {
             block_bytes_max: options.block_bytes_max,
             queue_bytes_max: options.queue_bytes_max,
+            lanes: 1,
             mirror: None,
         };
         let (spaces, free) = survey(&restarted.heap, class)?;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, Epoch, Error, PartitionId, PartitionSet, Result, StreamId};
 use perdura_heap::{GroupBuilder, Heap, MemoryUse, Undo};
-use perdura_wal::{FrameKind, Wal};
+#[cfg(feature = "flaws")]
+use perdura_wal::FrameKind;
 use smallvec::SmallVec;
 
 use crate::counters::CounterKeys;
@@ -21,10 +22,12 @@ use crate::tx::{ACCOUNT_STEP_BYTES, Guards, Tx};
 use crate::typed::{Typed, ValueForm};
 use crate::verb::Marks;
 
+mod append;
 mod scratch;
 #[cfg(feature = "flaws")]
 mod seeded;
 
+use append::append;
 use scratch::{Running, Scratch};
 
 /// The condition for the reply to a transaction: the durable epoch must have reached `epoch`. If `epoch` is 0, the
@@ -251,7 +254,7 @@ impl Executor {
         let scratch = running.scratch();
         scratch.typed.seed = None;
         let mut parts = *declared;
-        let mut manner = *manner;
+        let mut again = None;
         let mut runs = 0;
         loop {
             let logged = if armed(Flaw::HomeNotLogged) {
@@ -264,13 +267,17 @@ impl Executor {
                 latched: &parts,
                 logged,
             };
-            match self.attempt(scratch, declared, &manner, &mut body) {
+            let manner = again.as_ref().unwrap_or(manner);
+            match self.attempt(scratch, declared, manner, &mut body) {
                 Outcome::Committed(value, ticket) => return Ok((value, ticket)),
                 Outcome::Missed(missing) => {
                     let is_new = missing.iter().all(|id| !parts.contains(id));
                     assert!(is_new, "what it missed was not latched");
-                    manner.says = manner.says.widened(&missing)?;
-                    manner.now_ms += u64::from(armed(Flaw::RerunAtOtherTime));
+                    again = Some(Manner {
+                        says: manner.says.widened(&missing)?,
+                        now_ms: manner.now_ms + u64::from(armed(Flaw::RerunAtOtherTime)),
+                        ..*manner
+                    });
                     if runs == RUNS_MAX {
                         parts = PartitionSet::all(self.heap.geometry().partitions);
                     } else {
@@ -284,7 +291,12 @@ impl Executor {
                     }
                     return Err(error);
                 }
-                Outcome::NoCommand => manner.says = manner.says.without_command()?,
+                Outcome::NoCommand => {
+                    again = Some(Manner {
+                        says: manner.says.without_command()?,
+                        ..*manner
+                    });
+                }
                 Outcome::Panicked(panic) => resume_unwind(panic),
             }
         }
@@ -567,32 +579,4 @@ impl Executor {
         );
         Ticket { epoch }
     }
-}
-
-/// Appends a transaction's group and ordered frame in one epoch. Returns the epoch.
-fn append(
-    wal: &Wal,
-    stream: StreamId,
-    partitions: &PartitionSet,
-    group: &mut GroupBuilder,
-    rows: Option<(FrameKind, &[u8])>,
-) -> Epoch {
-    let tag = group.tag_max();
-    let is_large = group.is_large();
-    let parts: SmallVec<[&[u8]; 1]> = match (group.is_empty(), is_large) {
-        (true, _) => SmallVec::new(),
-        (false, true) => group.parts().into(),
-        (false, false) => SmallVec::from_slice(&[group.finish()]),
-    };
-    let group = (FrameKind::Group, parts.as_slice());
-    let appended = match rows {
-        None => wal.append_together(stream, [group], partitions, tag),
-        Some((kind, payload)) if parts.is_empty() => {
-            wal.append_together(stream, [(kind, &[payload][..])], partitions, tag)
-        }
-        Some((kind, payload)) => {
-            wal.append_together(stream, [group, (kind, &[payload][..])], partitions, tag)
-        }
-    };
-    appended.epoch
 }

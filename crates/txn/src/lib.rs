@@ -29,6 +29,7 @@ mod collections;
 mod counters;
 mod drafts;
 pub mod executor;
+mod lane;
 mod manner;
 mod names;
 pub mod ordered;
@@ -50,6 +51,7 @@ pub use perdura_heap::{
 };
 
 pub use executor::{Executor, ExecutorOptions, Ticket};
+pub use lane::set_lane;
 pub use manner::Manner;
 pub use names::UNDECLARED_KEY;
 pub use ordered::{CommandCall, Says};

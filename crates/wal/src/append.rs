@@ -3,7 +3,8 @@
 use perdura_base::{CkptEpoch, Epoch, Error, PartitionSet, Pos, Result, StreamId};
 
 use crate::frame::{FrameKind, RestartRecord};
-use crate::log::Wal;
+use crate::lane::LaneId;
+use crate::log::{Stream, Wal};
 use crate::rung::Rung;
 use crate::stream::{FrameMeta, StreamInner};
 use crate::sync::Ordering;
@@ -69,6 +70,52 @@ impl Wal {
         self.append_together(stream, [(kind, &[payload][..])], partitions, ckpt_epoch)
     }
 
+    /// Appends one group by a thread's lane. Returns the group's commit epoch. The caller holds the latches of everything
+    /// that the group describes.
+    pub fn append_group(
+        &self,
+        id: LaneId,
+        payload: &[u8],
+        partitions: &PartitionSet,
+        ckpt_epoch: CkptEpoch,
+    ) -> Epoch {
+        let s = &self.streams[usize::from(id.stream.0)];
+        let Some(mine) = s.lanes.of(id.lane, payload.len()) else {
+            let kind = FrameKind::Group;
+            let appended = self.append(id.stream, kind, payload, partitions, ckpt_epoch);
+            return appended.epoch;
+        };
+        let meta = FrameMeta {
+            partitions,
+            ckpt_epoch,
+        };
+        loop {
+            {
+                let mut lane = mine.lock();
+                // The epoch is read under the lane's lock, as `append_at` reads it under the stream's.
+                let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
+                if lane.add(epoch, payload, meta) {
+                    self.note_appended(epoch, FrameKind::Group);
+                    return epoch;
+                }
+            }
+            let mut inner = s.inner.lock();
+            let epoch = self.begin_epoch(s, &mut inner);
+            mine.lock().move_into(&mut inner, epoch);
+            s.note_filled(&inner);
+        }
+    }
+
+    /// Returns the current epoch, after the lanes' frames of older epochs have entered the stream's blocks. The caller
+    /// holds the stream's lock. Until it releases the lock, it may append frames of the returned epoch.
+    fn begin_epoch(&self, s: &Stream, inner: &mut StreamInner) -> Epoch {
+        let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
+        if inner.newest_epoch() < epoch {
+            s.lanes.empty(inner, Epoch(epoch.0 - 1));
+        }
+        epoch
+    }
+
     /// Appends the frames of one transaction, each with its payload in parts. The frames are consecutive and in one
     /// epoch, so a restart keeps all of them or none. Returns the position of the first frame.
     pub fn append_together<const N: usize>(
@@ -108,7 +155,7 @@ impl Wal {
         let mut inner = s.inner.lock();
         // The epoch is read under the stream's lock. So once an epoch has been closed in this stream, no frame of that
         // epoch can be appended to the stream.
-        let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
+        let epoch = self.begin_epoch(s, &mut inner);
         let pos = append(&mut inner, epoch, meta);
         s.note_filled(&inner);
         debug_assert!(
@@ -185,7 +232,8 @@ impl Wal {
         };
         let s = &self.streams[usize::from(stream.0)];
         let mut inner = s.inner.lock();
-        let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
+        let epoch = self.begin_epoch(s, &mut inner);
+        s.lanes.empty(&mut inner, epoch);
         let at = inner.split(epoch);
         let begins = inner.append(epoch, kind, &[&payload], meta);
         assert_eq!(begins, at, "a mark starts a block");

@@ -204,12 +204,13 @@ impl LogCursor {
     fn enter_segment(&mut self, durable: &Vouched, end: Pos) -> Result<(Pos, Epoch)> {
         let at = self.at;
         let holds = |life: &&Life| life.start <= at && life.ended.is_none_or(|(cut, _)| at < cut);
-        let life = self.void_life().or(self.lives.iter().rev().find(holds));
+        let void = self.void_life();
+        let life = void.or(self.lives.iter().rev().find(holds));
         let Some(life) = life else {
             return Err(self.truncated()?);
         };
         let span = self.sizes.span_at(life.start, at);
-        let cut = life.ended.filter(|_| !armed(Flaw::VoidEpochArchived));
+        let cut = life.ended.filter(|_| void.is_none());
         let (cut, ended_with) = cut.unwrap_or((end, durable.epoch));
         let (end, epoch_max) = (end.min(cut), durable.epoch.min(ended_with));
         let id = SegmentId {

@@ -76,6 +76,9 @@ impl Wal {
         }
         let s = &self.streams[stream];
         let mut inner = s.inner.lock();
+        if !armed(Flaw::LaneLeftFull) {
+            s.lanes.empty(&mut inner, closing.epoch);
+        }
         let end = inner.close(closing.epoch);
         assert!(
             self.start[stream] <= end,

@@ -2,15 +2,16 @@
 //!
 //! # Overview
 //! ```text
-//!  append(group) ──► open block of epoch e ──► seal: headers ──► flusher: durable writes ──► D
-//!                        one per stream           bounded tail      some in flight a stream
+//!  append(group) ──► lane of the thread ──► open block of the stream, of epoch e ──► seal: headers
+//!    ──► flusher: durable writes ──► D
 //! ```
 //! D is the durable epoch of a [`Rung`]. The rungs are the log's disks and, if the log has a mirror, the memories of
 //! other machines.
-//! * A transaction keeps its latches until it has appended its group and has read the epoch `E` under the stream's
-//!   lock. The transaction is *acknowledged* when the durable epoch `D` reaches this epoch.
-//! * To close an epoch, the log raises `E` and then visits every stream. After the visit of a stream, no record of the
-//!   old epoch can be appended to it. So the ends that the visits return (`V_e`) say exactly what must be durable.
+//! * A transaction keeps its latches until it has appended its group and has read the epoch `E` under the lock of its
+//!   lane. The transaction is *acknowledged* when the durable epoch `D` reaches this epoch.
+//! * To close an epoch, the log raises `E` and then visits every stream and its lanes. After the visit of a stream, no
+//!   record of the old epoch can be appended to it. So the ends that the visits return (`V_e`) say exactly what
+//!   must be durable.
 //! * All frames of a block are of one epoch. A restart keeps whole durable epochs and permanently voids the rest.
 //!
 //! The log knows nothing of tables: a group is opaque bytes.
@@ -21,8 +22,8 @@
 //! epochs, a crash could keep only the later difference. A restart would then compute bits that never existed.
 //!
 //! # Locks, in order
-//! `placing`, `collecting` and `in_place` < a flusher's state < `closing` < a stream's `inner` < `ends`; `inner` < the list
-//! in `age`. Only `placing`, `collecting` and `in_place` are held while a thread waits for a device. A thread that waits
+//! `placing`, `collecting` and `in_place` < a flusher's state < `closing` < a stream's `inner` < a lane <
+//! the list in `age`; `inner` < `ends`. Only `placing`, `collecting` and `in_place` are held while a thread waits for a device. A thread that waits
 //! for one of the three holds none of them.
 
 mod age;
@@ -44,6 +45,7 @@ mod footing;
 pub mod frame;
 #[cfg(test)]
 mod hex_example;
+mod lane;
 pub mod lineage;
 mod lives;
 mod log;
@@ -81,6 +83,7 @@ pub use flush::{Begun, Collected, FlushProgress, Wait};
 pub use frame::{
     ActiveTxn, Archived, Direction, EndRecord, Frame, FrameKind, RestartRecord, Role, encode_active,
 };
+pub use lane::{LANES_MAX, LaneId};
 pub use lineage::{Lineage, PAST_MAX, PastLife};
 pub use lives::Lives;
 pub use log::{Wal, WalOptions, WalStart, WalStats};

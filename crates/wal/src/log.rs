@@ -15,6 +15,7 @@ use crate::age::Ages;
 use crate::anchor::Vouched;
 use crate::ends::{Closing, Ends};
 use crate::flusher::{FlushState, Segment};
+use crate::lane::Lanes;
 use crate::lineage::Lineage;
 use crate::mirror::TailOptions;
 use crate::rung::{DurableEpochs, PerRung, Rung};
@@ -33,6 +34,9 @@ pub struct WalOptions {
     pub segments: SegmentSizes,
     /// The maximum size of a block, in bytes.
     pub block_bytes_max: usize,
+    /// The number of lanes of each stream, at most [`LANES_MAX`](crate::LANES_MAX); see module `lane`. With 1, groups enter
+    /// the blocks directly.
+    pub lanes: usize,
     /// The number of bytes that may wait for a stream's flusher. If more wait, appends are refused. With a mirror,
     /// bytes in the tail are not counted.
     pub queue_bytes_max: u64,
@@ -45,6 +49,7 @@ impl Default for WalOptions {
         WalOptions {
             segments: SegmentSizes::fixed(64 << 20),
             block_bytes_max: 256 << 10,
+            lanes: 1,
             queue_bytes_max: 8 << 20,
             mirror: None,
         }
@@ -80,6 +85,8 @@ type WakePreparer = Box<dyn Fn() + Send + Sync>;
 
 pub(crate) struct Stream {
     pub inner: Mutex<StreamInner>,
+    /// The groups that have not entered the blocks of `inner`.
+    pub lanes: Lanes,
     pub flush: Mutex<FlushState>,
     /// The queue that makes the stream's writes durable.
     pub queue: Box<dyn DurableQueue>,
@@ -121,6 +128,7 @@ impl Stream {
         let room_end = shelf.next_span().start.0;
         Stream {
             inner: Mutex::new(inner),
+            lanes: Lanes::new(1, 0),
             flush: Mutex::new(flush),
             queue,
             collecting: Mutex::new(()),
@@ -269,7 +277,10 @@ fn open_streams(
         let flush = FlushState::new(*from, tail_bytes_max);
         let shelf = SegmentShelf::open(Arc::clone(disk), owner, &is_live)?;
         let queue = disk.durable_queue()?;
-        let stream = Stream::new(*from, inner, flush, queue, shelf);
+        let stream = Stream {
+            lanes: Lanes::new(options.lanes, options.block_bytes_max),
+            ..Stream::new(*from, inner, flush, queue, shelf)
+        };
         streams.push(CachePadded::new(stream));
     }
     Ok(streams)
@@ -493,11 +504,11 @@ impl Wal {
     pub fn waiting_bytes(&self, rung: Rung) -> u64 {
         let rung = self.in_force(rung);
         let of_stream = |s: &CachePadded<Stream>| {
-            let end = s.inner.lock().end();
+            let end = s.inner.lock().end().0 + s.lanes.bytes();
             let reached = s.reached[rung].load(Ordering::SeqCst);
             // Other threads may have appended and flushed since `end` was read, up to a position beyond it. Then
             // nothing waits.
-            end.0.saturating_sub(reached)
+            end.saturating_sub(reached)
         };
         self.streams.iter().map(of_stream).sum()
     }
@@ -510,7 +521,7 @@ impl Wal {
             log_bytes: self
                 .streams
                 .iter()
-                .map(|s| s.inner.lock().frame_bytes)
+                .map(|s| s.inner.lock().frame_bytes + s.lanes.bytes())
                 .sum(),
             device_bytes: load(&self.counters.device_bytes),
             blocks: load(&self.counters.blocks),

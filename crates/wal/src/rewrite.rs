@@ -115,16 +115,14 @@ impl StreamScan {
             None => &segment.lives,
         };
         let file = disk.open(&segment.id.path(), Access::Direct)?;
-        if !armed(Flaw::TailOnlySynced) {
-            let header = AlignedBuf::copy_of(&encode_header(
-                segment.id,
-                &anchor.uuid,
-                segment.span.bytes,
-                segment.followed,
-                lives,
-            ));
-            file.write_at(0, &header).map_err(stopping)?;
-        }
+        let header = AlignedBuf::copy_of(&encode_header(
+            segment.id,
+            &anchor.uuid,
+            segment.span.bytes,
+            segment.followed,
+            lives,
+        ));
+        write(file.as_ref(), 0, &header)?;
         Ok(file)
     }
 
@@ -142,9 +140,14 @@ impl StreamScan {
                 return Err(self.damaged_block(block));
             }
         }
-        if !armed(Flaw::TailOnlySynced) {
-            file.write_at(offset, &bytes).map_err(stopping)?;
-        }
+        write(file, offset, &bytes)?;
         Ok(to_u64(bytes.len()))
     }
+}
+
+fn write(file: &dyn File, offset: u64, bytes: &[u8]) -> Result<()> {
+    if !armed(Flaw::TailOnlySynced) {
+        file.write_at(offset, bytes).map_err(stopping)?;
+    }
+    Ok(())
 }

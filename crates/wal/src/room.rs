@@ -105,18 +105,19 @@ impl Wal {
     }
 
     /// Returns whether the files of a stream have room for `bytes` more. The files must also have room for all appends
-    /// without admission: the open block, the marks of a checkpoint, and a beacon.
+    /// without admission: the lanes, the open block, the marks of a checkpoint, and a beacon.
     pub(crate) fn has_room(&self, s: &Stream, bytes: usize) -> bool {
         self.end_for(s, bytes) <= s.room()
     }
 
     /// Returns the position that a stream's files must reach so that `bytes` more have room.
     fn end_for(&self, s: &Stream, bytes: usize) -> u64 {
-        s.end_with(to_u64(bytes)).saturating_add(self.reserve())
+        s.end_with(to_u64(bytes)).saturating_add(self.reserve(s))
     }
 
-    fn reserve(&self) -> u64 {
-        2 * to_u64(self.options.block_bytes_max) + 4 * to_u64(SECTOR_BYTES)
+    fn reserve(&self, s: &Stream) -> u64 {
+        let blocks = 2 * to_u64(self.options.block_bytes_max) + 4 * to_u64(SECTOR_BYTES);
+        blocks + s.lanes.capacity()
     }
 
     /// Requests files for `bytes` more in a stream from the thread that makes files. Without this thread, makes the
@@ -305,7 +306,7 @@ impl Wal {
         let filled_end = s.filled_end.load(Ordering::Relaxed);
         let ahead = |next: &Span| next.start.0.saturating_sub(filled_end);
         // A failure is ignored: a spare that cannot be removed stays.
-        let _ = shelf.give_back(|next| ahead(next) > next.bytes / 2 + self.reserve());
+        let _ = shelf.give_back(|next| ahead(next) > next.bytes / 2 + self.reserve(s));
         let before = s.room();
         s.note_room(&shelf);
         assert!(s.room() <= before, "giving files back makes no room");

@@ -68,6 +68,14 @@ pub(crate) struct FrameMeta<'a> {
     pub ckpt_epoch: CkptEpoch,
 }
 
+/// Frames, one after the other.
+#[derive(Default)]
+pub(crate) struct Frames {
+    pub bytes: Vec<u8>,
+    /// The offset of each frame in `bytes`.
+    pub starts: Vec<usize>,
+}
+
 pub(crate) struct StreamInner {
     /// The start of this incarnation's first segment.
     start: Pos,
@@ -129,7 +137,7 @@ impl StreamInner {
     }
 
     /// Appends one frame to blocks of epoch `epoch`. The frame's payload comes in parts. First ends an open block of an
-    /// older epoch, so that each block has frames of one epoch only. Returns the position of the frame's first block.
+    /// older epoch. Returns the position of the frame's first block.
     pub fn append(
         &mut self,
         epoch: Epoch,
@@ -142,10 +150,7 @@ impl StreamInner {
             "epochs go back in a stream from {} to {epoch}",
             self.newest_epoch
         );
-        let stale = self.open.as_ref().is_some_and(|open| open.epoch != epoch);
-        if stale && !armed(Flaw::ImpureBlocks) {
-            self.fill(true);
-        }
+        self.end_stale(epoch);
         let mut head = std::mem::take(&mut self.head);
         head.clear();
         let bytes: usize = payload.iter().map(|part| part.len()).sum();
@@ -160,6 +165,51 @@ impl StreamInner {
         }
         self.head = head;
         pos
+    }
+
+    /// Appends groups to blocks of epoch `epoch`. First ends an open block of an older epoch.
+    pub fn append_groups(&mut self, epoch: Epoch, groups: &Frames, meta: FrameMeta<'_>) {
+        let Frames { bytes, starts } = groups;
+        assert!(
+            self.newest_epoch <= epoch,
+            "epochs go back in a stream from {} to {epoch}",
+            self.newest_epoch
+        );
+        assert_eq!(
+            starts.first(),
+            Some(&0),
+            "a frame begins where the bytes do"
+        );
+        self.end_stale(epoch);
+        self.frame_bytes += to_u64(bytes.len());
+        let holds = Holds::of(FrameKind::Group);
+        let (mut done, mut starts) = (0, starts.as_slice());
+        while done < bytes.len() {
+            if self.open.as_ref().is_some_and(|open| open.len == open.room) {
+                self.fill(false);
+            }
+            let open = self.open_block(epoch);
+            let now = (bytes.len() - done).min(open.room - open.len);
+            if let Some(first) = starts.first().filter(|first| **first < done + now) {
+                open.first_frame.get_or_insert(open.len + first - done);
+            }
+            self.put(epoch, &bytes[done..done + now], holds, meta);
+            done += now;
+            starts = &starts[starts.partition_point(|start| *start < done)..];
+        }
+    }
+
+    /// Ends an open block of an epoch other than `epoch`, so that each block has frames of one epoch only.
+    fn end_stale(&mut self, epoch: Epoch) {
+        let stale = self.open.as_ref().is_some_and(|open| open.epoch != epoch);
+        if stale && !armed(Flaw::ImpureBlocks) {
+            self.fill(true);
+        }
+    }
+
+    /// Returns the newest epoch that has a block in this stream.
+    pub fn newest_epoch(&self) -> Epoch {
+        self.newest_epoch
     }
 
     /// Ends the open block if it is full, and opens the next block if none is open. Notes that a frame begins in the

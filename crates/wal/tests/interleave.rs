@@ -13,12 +13,16 @@ use perdura_device::{
 use perdura_wal::frame::for_each_frame;
 use perdura_wal::segment::LOG_DIR;
 use perdura_wal::{
-    Check, Direction, FlushProgress, FrameKind, History, LogCursor, Rung, Scheme, SegmentSizes,
-    StreamScan, TailOptions, Wait, Wal, WalOptions, WalStart, decide_cut, scan_stream,
+    Check, Direction, FlushProgress, FrameKind, History, LaneId, LogCursor, Rung, Scheme,
+    SegmentSizes, StreamScan, Wait, Wal, WalOptions, WalStart, decide_cut, scan_stream,
 };
 use shuttle::rand::Rng;
 use shuttle::sync::Mutex;
 use shuttle::thread;
+
+mod interleave {
+    mod rungs;
+}
 
 const STREAMS: u8 = 2;
 
@@ -32,10 +36,10 @@ fn anchor() -> History {
 }
 
 fn open(disk: &Arc<dyn Disk>) -> Arc<Wal> {
-    open_with(disk, None)
+    open_with(disk, WalOptions::default())
 }
 
-fn open_with(disk: &Arc<dyn Disk>, mirror: Option<TailOptions>) -> Arc<Wal> {
+fn open_with(disk: &Arc<dyn Disk>, options: WalOptions) -> Arc<Wal> {
     let start = WalStart {
         uuid: Uuid([5; 16]),
         incarnation: Incarnation(1),
@@ -49,8 +53,7 @@ fn open_with(disk: &Arc<dyn Disk>, mirror: Option<TailOptions>) -> Arc<Wal> {
     let options = WalOptions {
         segments: SegmentSizes::fixed(128 * 1024),
         block_bytes_max: 4096,
-        mirror,
-        ..WalOptions::default()
+        ..options
     };
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(1));
     let disks = vec![Arc::clone(disk); usize::from(STREAMS)];
@@ -60,27 +63,64 @@ fn open_with(disk: &Arc<dyn Disk>, mirror: Option<TailOptions>) -> Arc<Wal> {
 /// The writers' appends, each with payload and epoch, in the order in which the writers had the latch.
 type Told = Arc<Mutex<Vec<(u8, Epoch)>>>;
 
-/// Writers share one latch, so each append depends on the one before it. Along this order of appends, epochs must never
+/// The writers of [`history`].
+#[derive(Clone, Copy)]
+struct Writers {
+    lanes: usize,
+    /// The number of latches. With 1, the two writers share it.
+    latches: usize,
+    /// The sizes of each writer's groups, bytes.
+    groups: &'static [usize],
+}
+
+/// Groups that can span blocks.
+const DIRECT: Writers = Writers {
+    lanes: 1,
+    latches: 1,
+    groups: &[1500; 3],
+};
+
+/// Groups of which two fill a lane, and one group that does not fit in a lane. Each writer has a lane.
+const IN_LANES: Writers = Writers {
+    lanes: 2,
+    latches: 1,
+    groups: &[200, 200, 200, 1500, 200, 200],
+};
+
+/// Writers of [`IN_LANES`] that do not wait for each other.
+const APART: Writers = Writers {
+    latches: 2,
+    ..IN_LANES
+};
+
+/// Writers share latches, so each append depends on the one before it. Along this order of appends, epochs must never
 /// decrease. A crash at any moment must keep a prefix of this order that consists of whole epochs.
-fn history() {
+fn history(writers: Writers) {
     let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
     disk.make_dir(LOG_DIR).unwrap();
-    let wal = open(&disk);
-    let told: Told = Arc::new(Mutex::new(Vec::new()));
+    let wal = open_with(
+        &disk,
+        WalOptions {
+            lanes: writers.lanes,
+            ..WalOptions::default()
+        },
+    );
+    let told: Vec<Told> = (0..writers.latches).map(|_| Told::default()).collect();
     let mut threads = Vec::new();
     for writer in 0..2u8 {
-        let (wal, told) = (Arc::clone(&wal), Arc::clone(&told));
+        let told = Arc::clone(&told[usize::from(writer) % writers.latches]);
+        let wal = Arc::clone(&wal);
         threads.push(thread::spawn(move || {
-            for i in 0..3u8 {
+            for (i, bytes) in (0u8..).zip(writers.groups) {
                 let payload = writer * 16 + i;
                 let mut latch = told.lock().unwrap();
                 let none = PartitionSet::empty();
-                // The payload is long enough that some groups span blocks.
-                let bytes = vec![payload; 1500];
-                let stream = StreamId((writer + i) % STREAMS);
-                let epoch = wal
-                    .append(stream, FrameKind::Group, &bytes, &none, CkptEpoch(0))
-                    .epoch;
+                let bytes = vec![payload; *bytes];
+                let to = LaneId {
+                    stream: StreamId((writer + i) % STREAMS),
+                    lane: usize::from(writer),
+                };
+                let epoch = wal.append_group(to, &bytes, &none, CkptEpoch(0));
                 latch.push((payload, epoch));
             }
         }));
@@ -113,11 +153,13 @@ fn history() {
     for stream in (0..STREAMS).map(StreamId) {
         while wal.flush_step(stream).unwrap() != FlushProgress::Idle {}
     }
-    assert_eq!(
-        wal.durable(Rung::Disk),
-        told.lock().unwrap().last().unwrap().1
-    );
-    check(disk.as_ref(), &wal, &told.lock().unwrap());
+    let told: Vec<_> = told
+        .iter()
+        .map(|told| told.lock().unwrap().clone())
+        .collect();
+    let newest = told.iter().flatten().map(|(_, epoch)| *epoch).max();
+    assert_eq!(Some(wal.durable(Rung::Disk)), newest);
+    check(disk.as_ref(), &wal, &told);
 }
 
 fn scan(disk: &dyn Disk, stream: u8) -> StreamScan {
@@ -125,11 +167,13 @@ fn scan(disk: &dyn Disk, stream: u8) -> StreamScan {
     scan_stream(disk, &anchor.lives(), StreamId(stream), Pos(0), Check::All).unwrap()
 }
 
-fn check(disk: &dyn Disk, wal: &Wal, told: &[(u8, Epoch)]) {
-    assert!(
-        told.is_sorted_by_key(|(_, epoch)| *epoch),
-        "a dependent has a smaller epoch: {told:?}"
-    );
+fn check(disk: &dyn Disk, wal: &Wal, told: &[Vec<(u8, Epoch)>]) {
+    for of_latch in told {
+        assert!(
+            of_latch.is_sorted_by_key(|(_, epoch)| *epoch),
+            "a dependent has a smaller epoch: {told:?}"
+        );
+    }
     let mut scans: Vec<_> = (0..STREAMS).map(|stream| scan(disk, stream)).collect();
     let cut = decide_cut(&anchor(), &scans, None, false).unwrap();
     let durable = wal.durable(Rung::Disk);
@@ -150,7 +194,10 @@ fn check(disk: &dyn Disk, wal: &Wal, told: &[(u8, Epoch)]) {
             .unwrap();
         }
     }
-    let told = told.iter().filter(|(_, epoch)| *epoch <= cut.durable);
+    let told = told
+        .iter()
+        .flatten()
+        .filter(|(_, epoch)| *epoch <= cut.durable);
     let expected: BTreeMap<u8, Epoch> = told.copied().collect();
     assert_eq!(
         found, expected,
@@ -311,7 +358,8 @@ fn loops_and_flusher(loops: u8, writes: Writes) {
     }
     assert!(wal.evidenced() <= wal.durable(Rung::Disk));
     machine.crash(CrashProfile::Worst, 1);
-    check(machine.life().as_ref(), &wal, &told.lock().unwrap());
+    let told = told.lock().unwrap().clone();
+    check(machine.life().as_ref(), &wal, &[told]);
 }
 
 /// Two threads take the steps of one stream while the first sync fails. The second thread's sync would succeed but
@@ -410,75 +458,6 @@ fn numbers() {
     assert_eq!(cut.gsn_max, wal.last_gsn());
 }
 
-/// One thread seals blocks and records that the mirror has them. A second thread writes the blocks to disk. Meanwhile a
-/// third thread makes the mirror's durable epoch follow the disk. No rung's durable epoch may decrease. At the end,
-/// every rung must have the last epoch.
-fn two_rungs() {
-    let disk: Arc<dyn Disk> = Arc::new(MemDisk::new());
-    disk.make_dir(LOG_DIR).unwrap();
-    let tail_bytes_max = 1 << 20;
-    let wal = open_with(&disk, Some(TailOptions { tail_bytes_max }));
-    wal.mirror_follows_disk(false);
-    let none = PartitionSet::empty();
-    let append = |payload: &[u8]| {
-        for stream in (0..STREAMS).map(StreamId) {
-            wal.append(stream, FrameKind::Group, payload, &none, CkptEpoch(0));
-        }
-        wal.close_epoch();
-    };
-    append(b"one");
-    append(b"two");
-    let nodes = {
-        let wal = Arc::clone(&wal);
-        move || {
-            for stream in [0, 1, 0].map(StreamId) {
-                wal.ship_step(stream).unwrap();
-                let before = wal.durable(Rung::Mirror);
-                wal.raise_mirror(stream, wal.sealed_end(stream));
-                assert!(before <= wal.durable(Rung::Mirror));
-            }
-        }
-    };
-    let copy = {
-        let wal = Arc::clone(&wal);
-        move || {
-            for stream in [0, 1, 0, 1].map(StreamId) {
-                wal.flush_step(stream).unwrap();
-                assert!(wal.evidenced() <= wal.durable(Rung::Disk));
-            }
-        }
-    };
-    let view = {
-        let wal = Arc::clone(&wal);
-        move || wal.mirror_follows_disk(true)
-    };
-    let threads = [
-        thread::spawn(nodes),
-        thread::spawn(copy),
-        thread::spawn(view),
-    ];
-    append(b"three");
-    for thread in threads {
-        thread.join().unwrap();
-    }
-    assert!(wal.durable(Rung::Mirror) >= wal.durable(Rung::Disk));
-    for stream in (0..STREAMS).map(StreamId) {
-        while wal.flush_step(stream).unwrap() != FlushProgress::Idle {}
-    }
-    let reached = wal.reached();
-    assert!(Rung::ALL.iter().all(|rung| reached.at(*rung) == Epoch(3)));
-}
-
-#[test]
-fn a_mirror_loses_no_advance_of_nodes_or_disk_under_random_schedules() {
-    shuttle::check_random(two_rungs, 2000);
-}
-
-#[test]
-fn a_mirror_loses_no_advance_of_nodes_or_disk_under_preempting_schedules() {
-    shuttle::check_pct(two_rungs, 1000, 3);
-}
-
 #[test]
 fn every_operation_up_to_eosl_is_durable_under_random_schedules() {
     shuttle::check_random(numbers, 3000);
@@ -521,12 +500,38 @@ fn a_cursor_returns_each_durable_group_once_under_preempting_schedules() {
 
 #[test]
 fn epochs_are_pure_complete_and_in_dependency_order_under_random_schedules() {
-    shuttle::check_random(history, 3000);
+    shuttle::check_random(|| history(DIRECT), 3000);
 }
 
 #[test]
 fn epochs_are_pure_complete_and_in_dependency_order_under_preempting_schedules() {
-    shuttle::check_pct(history, 2000, 3);
+    shuttle::check_pct(|| history(DIRECT), 2000, 3);
+}
+
+#[test]
+fn lanes_keep_epochs_pure_and_complete_under_random_schedules() {
+    shuttle::check_random(|| history(IN_LANES), 2000);
+    shuttle::check_random(|| history(APART), 2000);
+}
+
+#[test]
+fn lanes_keep_epochs_pure_and_complete_under_preempting_schedules() {
+    shuttle::check_pct(|| history(IN_LANES), 1500, 3);
+    shuttle::check_pct(|| history(APART), 1500, 3);
+}
+
+#[cfg(feature = "flaws")]
+#[test]
+fn mistakes_with_lanes_show() {
+    for flaw in [Flaw::LaneLeftFull, Flaw::LaneOfTwoEpochs] {
+        let flawed = move || {
+            arm(Some(flaw));
+            history(APART);
+        };
+        let ran = std::panic::catch_unwind(|| shuttle::check_random(flawed, 3000));
+        arm(None);
+        assert!(ran.is_err(), "{flaw:?} is noticed");
+    }
 }
 
 #[test]

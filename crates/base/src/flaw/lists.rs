@@ -4,7 +4,7 @@ use super::Flaw;
 
 impl Flaw {
     /// The flaws that the simulator must catch in executor mode.
-    pub const ALL: [Flaw; 61] = [
+    pub const ALL: [Flaw; 63] = [
         Flaw::ImpureBlocks,
         Flaw::CutIgnored,
         Flaw::VoidTailRevived,
@@ -17,6 +17,8 @@ impl Flaw {
         Flaw::LateAppend,
         Flaw::TagFromClock,
         Flaw::OneStreamSuffices,
+        Flaw::LaneLeftFull,
+        Flaw::LaneOfTwoEpochs,
         Flaw::EagerReadReply,
         Flaw::NoBuildingMark,
         Flaw::TruncateAtNewer,

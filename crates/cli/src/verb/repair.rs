@@ -148,6 +148,7 @@ fn make(from: &RestartOptions, salvaged: Salvaged, to: &Path) -> Result<()> {
     let memory = LogMemory {
         block_bytes_max: defaults.block_bytes_max,
         queue_bytes_max: defaults.queue_bytes_max,
+        lanes: 1,
         mirror: None,
     };
     mark_unfinished(disk.as_ref(), "perdura repair")?;

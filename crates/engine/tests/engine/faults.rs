@@ -223,6 +223,7 @@ fn three_hundred_lives_that_all_end_before_a_checkpoint_keep_their_data() {
         let memory = LogMemory {
             block_bytes_max: options().block_bytes_max,
             queue_bytes_max: options().queue_bytes_max,
+            lanes: 1,
             mirror: None,
         };
         // This life begins its log, and then ends.

@@ -112,6 +112,7 @@ fn salvaged(disk: &Arc<SimDisk>, log: LogForm) -> Option<(Missing, Core)> {
     let memory = LogMemory {
         block_bytes_max: small().block_bytes_max,
         queue_bytes_max: small().queue_bytes_max,
+        lanes: 1,
         mirror: None,
     };
     build(found, &into, Uuid([7; 16]), memory).unwrap();

@@ -76,7 +76,7 @@ fn fields(settings: &impl Debug) -> Vec<String> {
 fn the_settings_are_these_and_no_experiment_is_among_them() {
     let typed = "schemas procedures replayed accept log form strict";
     assert_eq!(fields(&TypedOptions::default()).join(" "), typed);
-    let core = "partitions chunk_pages segment_bytes segment_bytes_first block_bytes_max queue_bytes_max \
+    let core = "partitions chunk_pages segment_bytes segment_bytes_first block_bytes_max queue_bytes_max lanes \
                 value_bytes_max memory_limit memory_ceiling memory_fault checkpoint_log_bytes \
                 consistent_checkpoints snapshot_mode kept_bound schedule tree methods orphans tables typed archived";
     assert_eq!(fields(&CoreOptions::default()).join(" "), core);

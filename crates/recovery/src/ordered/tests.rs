@@ -70,6 +70,7 @@ fn written(transactions: &[&[(u16, u64)]]) -> Arc<dyn Disk> {
     let memory = LogMemory {
         block_bytes_max: 4096,
         queue_bytes_max: 1 << 20,
+        lanes: 1,
         mirror: None,
     };
     let restarted = restart(&options).unwrap().unwrap();

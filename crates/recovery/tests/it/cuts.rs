@@ -126,6 +126,7 @@ impl World {
         let memory = LogMemory {
             block_bytes_max: 1 << 16,
             queue_bytes_max: 8 << 20,
+            lanes: 1,
             mirror: None,
         };
         let window = Arc::new(ExecutorWindow { cuts: self.cuts });

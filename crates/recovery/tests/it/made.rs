@@ -34,6 +34,7 @@ pub fn life(restarted: Restarted, options: &RestartOptions) -> Life {
     let memory = LogMemory {
         block_bytes_max: 8192,
         queue_bytes_max: 8 << 20,
+        lanes: 1,
         mirror: None,
     };
     let window = Arc::new(ExecutorWindow::default());

@@ -41,6 +41,7 @@ fn a_restart_goes_on_without_what_the_mirror_held_only_if_its_options_say_so() {
     let memory = LogMemory {
         block_bytes_max: 4096,
         queue_bytes_max: 1 << 20,
+        lanes: 1,
         mirror: Some(TailOptions {
             tail_bytes_max: 1 << 20,
         }),

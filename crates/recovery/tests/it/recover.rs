@@ -244,6 +244,7 @@ impl Machine {
         let memory = LogMemory {
             block_bytes_max: 4096,
             queue_bytes_max: 1 << 20,
+            lanes: 1,
             mirror: None,
         };
         let window = Arc::<ExecutorWindow>::default();

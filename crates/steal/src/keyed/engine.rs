@@ -98,6 +98,7 @@ impl Keyed {
         let log_memory = LogMemory {
             block_bytes_max: options.block_bytes_max,
             queue_bytes_max: options.queue_bytes_max,
+            lanes: 1,
             mirror: options.mirror,
         };
         let window = Arc::new(ExecutorWindow::default());

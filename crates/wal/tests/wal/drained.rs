@@ -65,6 +65,8 @@ pub fn leave(work: Work, profile: CrashProfile) -> Left {
         segments: history.segments,
         block_bytes_max: work.block_bytes_max,
         queue_bytes_max: 1 << 30,
+
+        lanes: 1,
         mirror: Some(TailOptions {
             tail_bytes_max: 1 << 30,
         }),

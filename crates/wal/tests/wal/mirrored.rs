@@ -24,6 +24,8 @@ fn options(anchor: &History, block_bytes_max: usize, tail_bytes_max: u64) -> Wal
         segments: anchor.segments,
         block_bytes_max,
         queue_bytes_max: 4 * MIB,
+
+        lanes: 1,
         mirror: Some(TailOptions { tail_bytes_max }),
     }
 }

@@ -68,6 +68,8 @@ fn a_full_disk_whose_files_have_room_has_a_writer_wait_for_a_long_queue_instead_
         segments: SegmentSizes::fixed(1 << 20),
         block_bytes_max: 8192,
         queue_bytes_max: 64 << 10,
+
+        lanes: 1,
         mirror: None,
     };
     let clock = Arc::new(ManualClock::at(1));

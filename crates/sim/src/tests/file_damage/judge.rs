@@ -142,6 +142,7 @@ impl Sweep<'_> {
         let limits = LogMemory {
             block_bytes_max: world.swarm.options.block_bytes_max,
             queue_bytes_max: world.swarm.options.queue_bytes_max,
+            lanes: 1,
             mirror: None,
         };
         build(salvaged, &into, Uuid([7; 16]), limits).map_err(text)?;
