@@ -1,7 +1,7 @@
 //! The sorted archive of the log.
 //!
-//! The log has records in the order of the commits, but a restore needs the records page by page. The archive keeps the
-//! records in *runs*. A run is a file with all page records of a range of epochs, sorted by partition and page. Sorting
+//! The log has records in the order of the commit epochs, but a restore needs the records page by page. The archive keeps
+//! the records in *runs*. A run is a file with all page records of a range of epochs, sorted by partition and page. Sorting
 //! loses nothing: XOR commutes, and a record's *tag* shows which images already contain the record. A restore reads a
 //! backup and the runs once, side by side, and writes each page once.
 //!

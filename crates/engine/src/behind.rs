@@ -17,7 +17,7 @@ pub(crate) struct Worst {
     age_ns: AtomicU64,
 }
 
-/// Returns the bytes of log blocks that are not on the log's disks yet.
+/// Returns the bytes of the log that are not on the log's disks yet.
 pub(crate) fn unsynced_bytes(core: &Core) -> u64 {
     core.wal().waiting_bytes(Rung::Disk)
 }

@@ -121,7 +121,7 @@ pub struct BlockHeader {
     pub durable: Epoch,
     /// The wall-clock time at which the block was written, in microseconds since 1970.
     pub wall_us: u64,
-    /// The highest checkpoint epoch among the tags of the block's records.
+    /// A checkpoint epoch that no tag of the block's records exceeds.
     pub ckpt_epoch: CkptEpoch,
     /// The length of the frames in the body, in bytes.
     pub body_len: u32,
@@ -130,7 +130,7 @@ pub struct BlockHeader {
     pub first_frame: u32,
     /// The number of streams of the database.
     pub streams: u8,
-    /// The partitions that the block's frames touch.
+    /// The partitions that the block's frames touch, and perhaps others.
     pub partitions: PartitionSet,
     /// The kinds of frames in the block.
     pub holds: Holds,

@@ -8,7 +8,7 @@
 //! D is the durable epoch of a [`Rung`]. The rungs are the log's disks and, if the log has a mirror, the memories of
 //! other machines.
 //! * A transaction keeps its latches until it has appended its group and has read the epoch `E` under the lock of its
-//!   lane. The transaction is *acknowledged* when the durable epoch `D` reaches this epoch.
+//!   lane or stream. The transaction is *acknowledged* when the durable epoch `D` reaches this epoch.
 //! * To close an epoch, the log raises `E` and then visits every stream and its lanes. After the visit of a stream, no
 //!   record of the old epoch can be appended to it. So the ends that the visits return (`V_e`) say exactly what
 //!   must be durable.

@@ -498,8 +498,8 @@ impl Wal {
         })
     }
 
-    /// Returns the number of bytes in blocks that are not durable on a rung. Open blocks count too. The number is the
-    /// sum over all streams.
+    /// Returns the number of bytes that are not durable on a rung. Open blocks and lanes count too. The number is the sum
+    /// over all streams.
     #[must_use]
     pub fn waiting_bytes(&self, rung: Rung) -> u64 {
         let rung = self.in_force(rung);

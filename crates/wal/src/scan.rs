@@ -59,11 +59,11 @@ pub struct BlockRef {
     pub first_frame: u32,
     /// The commit epoch of the block.
     pub epoch: Epoch,
-    /// The highest checkpoint epoch among the tags of its records.
+    /// A checkpoint epoch that no tag of its records exceeds.
     pub ckpt_epoch: CkptEpoch,
     /// The wall-clock time at which the block was written, in microseconds since 1970.
     pub wall_us: u64,
-    /// The partitions that its frames touch.
+    /// The partitions that its frames touch, and perhaps others.
     pub partitions: PartitionSet,
     /// The kinds of frames in the block.
     pub holds: Holds,

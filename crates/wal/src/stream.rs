@@ -61,7 +61,7 @@ impl FilledBlock {
     }
 }
 
-/// The facts about a frame that the headers of its blocks record.
+/// The facts about frames that the headers of their blocks record.
 #[derive(Clone, Copy)]
 pub(crate) struct FrameMeta<'a> {
     pub partitions: &'a PartitionSet,
@@ -86,7 +86,7 @@ pub(crate) struct StreamInner {
     prev_pos: Pos,
     open: Option<OpenBlock>,
     pub filled: VecDeque<FilledBlock>,
-    /// The bytes of all frames that were appended.
+    /// The bytes of all frames that have entered blocks.
     pub frame_bytes: u64,
     /// The newest epoch that has a block in this stream.
     newest_epoch: Epoch,

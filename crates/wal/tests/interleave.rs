@@ -134,6 +134,15 @@ fn history(writers: Writers) {
             }
         }));
     }
+    if writers.lanes > 1 {
+        // The marks of a checkpoint enter the blocks directly.
+        let wal = Arc::clone(&wal);
+        threads.push(thread::spawn(move || {
+            let (_, least) = wal.begin_checkpoint(CkptEpoch(1));
+            let (_, newest) = wal.end_checkpoint(CkptEpoch(1));
+            assert!(least <= newest && wal.waiting_bytes(Rung::Disk) <= 1 << 20);
+        }));
+    }
     // A crash during the run is simulated here: the disk's contents are scanned while the other threads continue.
     let durable_before = wal.durable(Rung::Disk);
     let scans: Vec<_> = (0..STREAMS)
@@ -158,7 +167,9 @@ fn history(writers: Writers) {
         .map(|told| told.lock().unwrap().clone())
         .collect();
     let newest = told.iter().flatten().map(|(_, epoch)| *epoch).max();
-    assert_eq!(Some(wal.durable(Rung::Disk)), newest);
+    // The marks may have a newer epoch.
+    let durable = Some(wal.durable(Rung::Disk));
+    assert!(durable == newest || (writers.lanes > 1 && durable > newest));
     check(disk.as_ref(), &wal, &told);
 }
 
@@ -187,6 +198,9 @@ fn check(disk: &dyn Disk, wal: &Wal, told: &[Vec<(u8, Epoch)>]) {
         scan.cut_at(cut.cut[usize::from(scan.stream.0)]);
         for unit in scan.units(0) {
             scan.read_unit(unit, Direction::Forward, |frame, block| {
+                if frame.kind != FrameKind::Group {
+                    return Ok(());
+                }
                 assert!(frame.payload.iter().all(|b| *b == frame.payload[0]));
                 assert_eq!(found.insert(frame.payload[0], block.epoch), None, "once");
                 Ok(())
