@@ -70,24 +70,33 @@ impl Wal {
         self.append_together(stream, [(kind, &[payload][..])], partitions, ckpt_epoch)
     }
 
-    /// Appends one group by a thread's lane. Returns the group's commit epoch. The caller holds the latches of everything
-    /// that the group describes.
+    /// Appends one group for a thread that uses lane `id`, with the group's payload in parts. Returns the group's commit
+    /// epoch. A thread's groups keep their order. The caller holds the latches of everything that the group describes.
     pub fn append_group(
         &self,
         id: LaneId,
-        payload: &[u8],
+        payload: &[&[u8]],
         partitions: &PartitionSet,
         ckpt_epoch: CkptEpoch,
     ) -> Epoch {
         let s = &self.streams[usize::from(id.stream.0)];
-        let Some(mine) = s.lanes.of(id.lane, payload.len()) else {
-            let kind = FrameKind::Group;
-            let appended = self.append(id.stream, kind, payload, partitions, ckpt_epoch);
-            return appended.epoch;
-        };
+        let kind = FrameKind::Group;
         let meta = FrameMeta {
             partitions,
             ckpt_epoch,
+        };
+        let mine = s.lanes.of(id.lane);
+        let bytes = payload.iter().map(|part| part.len()).sum();
+        let Some(mine) = mine.filter(|_| s.lanes.fits(bytes)) else {
+            let appended = self.append_at(id.stream, meta, |inner, epoch, meta| {
+                if let Some(mine) = mine {
+                    mine.lock().move_into(inner, epoch);
+                }
+                let pos = inner.append(epoch, kind, payload, meta);
+                self.note_appended(epoch, kind);
+                pos
+            });
+            return appended.epoch;
         };
         loop {
             {
@@ -95,7 +104,7 @@ impl Wal {
                 // The epoch is read under the lane's lock, as `append_at` reads it under the stream's.
                 let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
                 if lane.add(epoch, payload, meta) {
-                    self.note_appended(epoch, FrameKind::Group);
+                    self.note_appended(epoch, kind);
                     return epoch;
                 }
             }

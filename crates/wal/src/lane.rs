@@ -6,13 +6,15 @@
 //! ```
 //! A group goes to the lane that its thread names. The frames of a lane enter the stream's blocks together, so one use of
 //! the stream's lock serves many groups. Other kinds of frames, and groups that do not fit in a lane, enter the blocks
-//! directly. Within an epoch, groups of different transactions may have any order in the log.
+//! directly. Within an epoch, groups of different threads may have any order in the log.
 //!
 //! # Invariants
 //! * A lane's frames are of one epoch.
 //! * A group's epoch is read under the lane's lock. The closing of an epoch raises E and then empties the lanes. So once
 //!   an epoch is closed in a stream, no lane of that stream has or gets a frame of the epoch.
 //! * A frame enters the blocks only when no lane has a frame of an older epoch.
+//! * The groups of a lane enter the blocks in the order of their appends. A group that does not fit in the lane enters the
+//!   blocks after them.
 //! * A thread that holds a lane's lock does not take the stream's lock or the lock of another lane.
 //!
 //! # Source
@@ -62,18 +64,19 @@ impl Lane {
 
     /// Adds a group if the lane has room for it, and has no frame of another epoch. Returns whether it
     /// did.
-    pub fn add(&mut self, epoch: Epoch, payload: &[u8], meta: FrameMeta<'_>) -> bool {
+    pub fn add(&mut self, epoch: Epoch, payload: &[&[u8]], meta: FrameMeta<'_>) -> bool {
+        let len: usize = payload.iter().map(|part| part.len()).sum();
         let is_other = self.epoch != epoch && !armed(Flaw::LaneOfTwoEpochs);
-        if !self.is_empty()
-            && (is_other || self.frames.bytes.len() + payload.len() > self.bytes_max)
-        {
+        if !self.is_empty() && (is_other || self.frames.bytes.len() + len > self.bytes_max) {
             return false;
         }
         self.epoch = epoch;
         let Frames { bytes, starts } = &mut self.frames;
         starts.push(bytes.len());
-        put_frame_head(FrameKind::Group, to_u64(payload.len()), bytes);
-        bytes.extend_from_slice(payload);
+        put_frame_head(FrameKind::Group, to_u64(len), bytes);
+        for part in payload {
+            bytes.extend_from_slice(part);
+        }
         self.partitions.union(meta.partitions);
         self.ckpt_epoch = self.ckpt_epoch.max(meta.ckpt_epoch);
         true
@@ -135,10 +138,15 @@ impl Lanes {
             .sum()
     }
 
-    /// Returns lane `lane`, modulo the number of lanes, if a group of `bytes` bytes fits in it.
-    pub fn of(&self, lane: usize, bytes: usize) -> Option<&Mutex<Lane>> {
-        let lane = self.each.get(lane % self.each.len().max(1))?;
-        (bytes <= self.bytes_max).then_some(lane)
+    /// Returns lane `lane`, modulo the number of lanes. `None`: there are no lanes.
+    pub fn of(&self, lane: usize) -> Option<&Mutex<Lane>> {
+        let lane = self.each.get(lane % self.each.len().max(1));
+        lane.map(|lane| &**lane)
+    }
+
+    /// Returns whether a group of `bytes` bytes fits in a lane.
+    pub fn fits(&self, bytes: usize) -> bool {
+        bytes <= self.bytes_max
     }
 
     /// Moves all frames of epoch `newest` and of older epochs into the stream's blocks. The caller has made sure that these
@@ -194,9 +202,9 @@ mod tests {
                         partitions: &touched,
                         ckpt_epoch: CkptEpoch(rng.u64(..9)),
                     };
-                    if !lane.add(epoch, &payload, meta) {
+                    if !lane.add(epoch, &[&payload], meta) {
                         lane.move_into(&mut together, epoch);
-                        assert!(lane.add(epoch, &payload, meta), "it is empty");
+                        assert!(lane.add(epoch, &[&payload], meta), "it is empty");
                     }
                     single.append(epoch, FrameKind::Group, &[&payload], meta);
                 }
@@ -222,13 +230,13 @@ mod tests {
             partitions: &none,
             ckpt_epoch: CkptEpoch(0),
         };
-        assert!(lane.add(Epoch(5), b"one", meta));
-        assert!(!lane.add(Epoch(6), b"two", meta), "another epoch");
+        assert!(lane.add(Epoch(5), &[b"one"], meta));
+        assert!(!lane.add(Epoch(6), &[b"two"], meta), "another epoch");
         lane.move_into(&mut inner, Epoch(4));
         assert_eq!(inner.frame_bytes, 0, "epoch 5 is not due yet");
         lane.move_into(&mut inner, Epoch(5));
         assert_ne!(inner.frame_bytes, 0);
-        assert!(lane.add(Epoch(6), b"two", meta));
-        assert!(!lane.add(Epoch(6), &[0; 100], meta), "it is full");
+        assert!(lane.add(Epoch(6), &[b"two"], meta));
+        assert!(!lane.add(Epoch(6), &[&[0; 100]], meta), "it is full");
     }
 }

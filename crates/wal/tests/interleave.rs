@@ -120,7 +120,7 @@ fn history(writers: Writers) {
                     stream: StreamId((writer + i) % STREAMS),
                     lane: usize::from(writer),
                 };
-                let epoch = wal.append_group(to, &bytes, &none, CkptEpoch(0));
+                let epoch = wal.append_group(to, &[&bytes], &none, CkptEpoch(0));
                 latch.push((payload, epoch));
             }
         }));

@@ -17,24 +17,21 @@ pub(super) fn append(
 ) -> Epoch {
     let tag = group.tag_max();
     let is_large = group.is_large();
-    if rows.is_none() && !is_large {
-        let lane = lane();
-        let id = LaneId { stream, lane };
-        return wal.append_group(id, group.finish(), partitions, tag);
-    }
     let parts: SmallVec<[&[u8]; 1]> = match (group.is_empty(), is_large) {
         (true, _) => SmallVec::new(),
         (false, true) => group.parts().into(),
         (false, false) => SmallVec::from_slice(&[group.finish()]),
     };
-    let group = (FrameKind::Group, parts.as_slice());
-    let appended = match rows {
-        None => wal.append_together(stream, [group], partitions, tag),
-        Some((kind, payload)) if parts.is_empty() => {
-            wal.append_together(stream, [(kind, &[payload][..])], partitions, tag)
-        }
-        Some((kind, payload)) => {
-            wal.append_together(stream, [group, (kind, &[payload][..])], partitions, tag)
+    let Some((kind, payload)) = rows else {
+        let lane = lane();
+        return wal.append_group(LaneId { stream, lane }, &parts, partitions, tag);
+    };
+    let rows = (kind, &[payload][..]);
+    let appended = match parts.is_empty() {
+        true => wal.append_together(stream, [rows], partitions, tag),
+        false => {
+            let group = (FrameKind::Group, parts.as_slice());
+            wal.append_together(stream, [group, rows], partitions, tag)
         }
     };
     appended.epoch
