@@ -79,40 +79,30 @@ impl Wal {
         partitions: &PartitionSet,
         ckpt_epoch: CkptEpoch,
     ) -> Epoch {
-        let s = &self.streams[usize::from(id.stream.0)];
+        let mine = self.streams[usize::from(id.stream.0)].lanes.of(id.lane);
         let kind = FrameKind::Group;
         let meta = FrameMeta {
             partitions,
             ckpt_epoch,
         };
-        let mine = s.lanes.of(id.lane);
-        let bytes = payload.iter().map(|part| part.len()).sum();
-        let Some(mine) = mine.filter(|_| s.lanes.fits(bytes)) else {
-            let appended = self.append_at(id.stream, meta, |inner, epoch, meta| {
-                if let Some(mine) = mine {
-                    mine.lock().move_into(inner, epoch);
-                }
-                let pos = inner.append(epoch, kind, payload, meta);
+        if let Some(mine) = mine {
+            let mut lane = mine.lock();
+            // The epoch is read under the lane's lock, as `append_at` reads it under the stream's.
+            let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
+            if lane.add(epoch, payload, meta) {
                 self.note_appended(epoch, kind);
-                pos
-            });
-            return appended.epoch;
-        };
-        loop {
-            {
-                let mut lane = mine.lock();
-                // The epoch is read under the lane's lock, as `append_at` reads it under the stream's.
-                let epoch = Epoch(self.epoch.load(Ordering::SeqCst));
-                if lane.add(epoch, payload, meta) {
-                    self.note_appended(epoch, kind);
-                    return epoch;
-                }
+                return epoch;
             }
-            let mut inner = s.inner.lock();
-            let epoch = self.begin_epoch(s, &mut inner);
-            mine.lock().move_into(&mut inner, epoch);
-            s.note_filled(&inner);
         }
+        let appended = self.append_at(id.stream, meta, |inner, epoch, meta| {
+            if let Some(mine) = mine {
+                mine.lock().move_into(inner, epoch);
+            }
+            let pos = inner.append(epoch, kind, payload, meta);
+            self.note_appended(epoch, kind);
+            pos
+        });
+        appended.epoch
     }
 
     /// Returns the current epoch, after the lanes' frames of older epochs have entered the stream's blocks. The caller

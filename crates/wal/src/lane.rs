@@ -5,16 +5,16 @@
 //! group ──► lane of the thread ──lane full, or epoch closed──► open block of the stream
 //! ```
 //! A group goes to the lane that its thread names. The frames of a lane enter the stream's blocks together, so one use of
-//! the stream's lock serves many groups. Other kinds of frames, and groups that do not fit in a lane, enter the blocks
-//! directly. Within an epoch, groups of different threads may have any order in the log.
+//! the stream's lock serves many groups. Other kinds of frames, and a group for which the lane has no room, enter the
+//! blocks directly. Within an epoch, groups of different threads may have any order in the log.
 //!
 //! # Invariants
 //! * A lane's frames are of one epoch.
 //! * A group's epoch is read under the lane's lock. The closing of an epoch raises E and then empties the lanes. So once
 //!   an epoch is closed in a stream, no lane of that stream has or gets a frame of the epoch.
 //! * A frame enters the blocks only when no lane has a frame of an older epoch.
-//! * The groups of a lane enter the blocks in the order of their appends. A group that does not fit in the lane enters the
-//!   blocks after them.
+//! * The groups of a lane enter the blocks in the order of their appends. A group for which the lane has no room enters
+//!   the blocks after them.
 //! * A thread that holds a lane's lock does not take the stream's lock or the lock of another lane.
 //!
 //! # Source
@@ -62,12 +62,12 @@ impl Lane {
         self.frames.starts.is_empty()
     }
 
-    /// Adds a group if the lane has room for it, and has no frame of another epoch. Returns whether it
-    /// did.
+    /// Adds a group, unless the lane lacks room or has frames of another epoch. Returns whether it did.
     pub fn add(&mut self, epoch: Epoch, payload: &[&[u8]], meta: FrameMeta<'_>) -> bool {
         let len: usize = payload.iter().map(|part| part.len()).sum();
+        assert!(self.epoch <= epoch, "epochs go back in a lane");
         let is_other = self.epoch != epoch && !armed(Flaw::LaneOfTwoEpochs);
-        if !self.is_empty() && (is_other || self.frames.bytes.len() + len > self.bytes_max) {
+        if self.frames.bytes.len() + len > self.bytes_max || (is_other && !self.is_empty()) {
             return false;
         }
         self.epoch = epoch;
@@ -111,6 +111,7 @@ pub struct LaneId {
 /// The lanes of a stream. With a single lane, groups enter the blocks directly.
 pub(crate) struct Lanes {
     each: Vec<CachePadded<Mutex<Lane>>>,
+    /// The limit of each lane's frames, bytes.
     bytes_max: usize,
 }
 
@@ -144,15 +145,10 @@ impl Lanes {
         lane.map(|lane| &**lane)
     }
 
-    /// Returns whether a group of `bytes` bytes fits in a lane.
-    pub fn fits(&self, bytes: usize) -> bool {
-        bytes <= self.bytes_max
-    }
-
     /// Moves all frames of epoch `newest` and of older epochs into the stream's blocks. The caller has made sure that these
     /// frames are of one epoch.
     pub fn empty(&self, inner: &mut StreamInner, newest: Epoch) {
-        for lane in self.each.iter() {
+        for lane in &self.each {
             lane.lock().move_into(inner, newest);
         }
     }

@@ -22,9 +22,9 @@
 //! epochs, a crash could keep only the later difference. A restart would then compute bits that never existed.
 //!
 //! # Locks, in order
-//! `placing`, `collecting` and `in_place` < a flusher's state < `closing` < a stream's `inner` < a lane <
-//! the list in `age`; `inner` < `ends`. Only `placing`, `collecting` and `in_place` are held while a thread waits for a device. A thread that waits
-//! for one of the three holds none of them.
+//! `placing`, `collecting` and `in_place` < a flusher's state < `closing` < a stream's `inner` < a lane < the list in
+//! `age`; `inner` < `ends`. Only `placing`, `collecting` and `in_place` are held while a thread waits for a device. A thread
+//! that waits for one of the three holds none of them.
 
 mod age;
 pub mod anchor;

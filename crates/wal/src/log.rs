@@ -120,15 +120,17 @@ impl Stream {
     /// Returns a stream that begins at `from` and is empty.
     fn new(
         from: Pos,
-        inner: StreamInner,
+        options: &WalOptions,
         flush: FlushState,
         queue: Box<dyn DurableQueue>,
         shelf: SegmentShelf,
     ) -> Stream {
         let room_end = shelf.next_span().start.0;
+        let block_bytes_max = options.block_bytes_max;
+        let inner = StreamInner::new(from, options.segments, block_bytes_max);
         Stream {
             inner: Mutex::new(inner),
-            lanes: Lanes::new(1, 0),
+            lanes: Lanes::new(options.lanes, block_bytes_max),
             flush: Mutex::new(flush),
             queue,
             collecting: Mutex::new(()),
@@ -273,14 +275,10 @@ fn open_streams(
             life: *from,
             has_deposed: options.mirror.is_some(),
         };
-        let inner = StreamInner::new(*from, sizes, options.block_bytes_max);
         let flush = FlushState::new(*from, tail_bytes_max);
         let shelf = SegmentShelf::open(Arc::clone(disk), owner, &is_live)?;
         let queue = disk.durable_queue()?;
-        let stream = Stream {
-            lanes: Lanes::new(options.lanes, options.block_bytes_max),
-            ..Stream::new(*from, inner, flush, queue, shelf)
-        };
+        let stream = Stream::new(*from, options, flush, queue, shelf);
         streams.push(CachePadded::new(stream));
     }
     Ok(streams)

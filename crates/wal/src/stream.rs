@@ -76,6 +76,15 @@ pub(crate) struct Frames {
     pub starts: Vec<usize>,
 }
 
+/// Bytes of frames that enter blocks together.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    bytes: &'a [u8],
+    /// The offset in `bytes` of each frame that begins there.
+    starts: &'a [usize],
+    holds: Holds,
+}
+
 pub(crate) struct StreamInner {
     /// The start of this incarnation's first segment.
     start: Pos,
@@ -145,23 +154,22 @@ impl StreamInner {
         payload: &[&[u8]],
         meta: FrameMeta<'_>,
     ) -> Pos {
-        debug_assert!(
-            self.newest_epoch <= epoch,
-            "epochs go back in a stream from {} to {epoch}",
-            self.newest_epoch
-        );
-        self.end_stale(epoch);
+        self.end_older(epoch);
         let mut head = std::mem::take(&mut self.head);
         head.clear();
         let bytes: usize = payload.iter().map(|part| part.len()).sum();
         put_frame_head(kind, to_u64(bytes), &mut head);
-        self.frame_bytes += to_u64(head.len() + bytes);
-        self.start_frame(epoch);
+        self.open_block(epoch);
         let pos = self.next_pos;
         let holds = Holds::of(kind);
-        self.put(epoch, &head, holds, meta);
+        let run = |bytes, starts| Run {
+            bytes,
+            starts,
+            holds,
+        };
+        self.put(epoch, run(&head, &[0]), meta);
         for part in payload {
-            self.put(epoch, part, holds, meta);
+            self.put(epoch, run(part, &[]), meta);
         }
         self.head = head;
         pos
@@ -169,40 +177,25 @@ impl StreamInner {
 
     /// Appends groups to blocks of epoch `epoch`. First ends an open block of an older epoch.
     pub fn append_groups(&mut self, epoch: Epoch, groups: &Frames, meta: FrameMeta<'_>) {
-        let Frames { bytes, starts } = groups;
+        assert_eq!(groups.starts.first(), Some(&0), "whole frames");
+        self.end_older(epoch);
+        let run = Run {
+            bytes: &groups.bytes,
+            starts: &groups.starts,
+            holds: Holds::of(FrameKind::Group),
+        };
+        self.put(epoch, run, meta);
+    }
+
+    /// Ends an open block of an epoch before `epoch`, so that each block has frames of one epoch only.
+    fn end_older(&mut self, epoch: Epoch) {
         assert!(
             self.newest_epoch <= epoch,
             "epochs go back in a stream from {} to {epoch}",
             self.newest_epoch
         );
-        assert_eq!(
-            starts.first(),
-            Some(&0),
-            "a frame begins where the bytes do"
-        );
-        self.end_stale(epoch);
-        self.frame_bytes += to_u64(bytes.len());
-        let holds = Holds::of(FrameKind::Group);
-        let (mut done, mut starts) = (0, starts.as_slice());
-        while done < bytes.len() {
-            if self.open.as_ref().is_some_and(|open| open.len == open.room) {
-                self.fill(false);
-            }
-            let open = self.open_block(epoch);
-            let now = (bytes.len() - done).min(open.room - open.len);
-            if let Some(first) = starts.first().filter(|first| **first < done + now) {
-                open.first_frame.get_or_insert(open.len + first - done);
-            }
-            self.put(epoch, &bytes[done..done + now], holds, meta);
-            done += now;
-            starts = &starts[starts.partition_point(|start| *start < done)..];
-        }
-    }
-
-    /// Ends an open block of an epoch other than `epoch`, so that each block has frames of one epoch only.
-    fn end_stale(&mut self, epoch: Epoch) {
-        let stale = self.open.as_ref().is_some_and(|open| open.epoch != epoch);
-        if stale && !armed(Flaw::ImpureBlocks) {
+        let older = self.open.as_ref().is_some_and(|open| open.epoch != epoch);
+        if older && !armed(Flaw::ImpureBlocks) {
             self.fill(true);
         }
     }
@@ -212,37 +205,37 @@ impl StreamInner {
         self.newest_epoch
     }
 
-    /// Ends the open block if it is full, and opens the next block if none is open. Notes that a frame begins in the
-    /// open block.
-    fn start_frame(&mut self, epoch: Epoch) {
-        if self.open.as_ref().is_some_and(|open| open.len == open.room) {
-            self.fill(false);
-        }
-        let open = self.open_block(epoch);
-        if open.first_frame.is_none() {
-            open.first_frame = Some(open.len);
-        }
-    }
-
-    fn put(&mut self, epoch: Epoch, mut bytes: &[u8], holds: Holds, meta: FrameMeta<'_>) {
-        while !bytes.is_empty() {
-            if self.open.as_ref().is_some_and(|open| open.len == open.room) {
-                self.fill(false);
-            }
+    fn put(&mut self, epoch: Epoch, run: Run<'_>, meta: FrameMeta<'_>) {
+        let Run {
+            bytes,
+            mut starts,
+            holds,
+        } = run;
+        self.frame_bytes += to_u64(bytes.len());
+        let mut done = 0;
+        while done < bytes.len() {
             let open = self.open_block(epoch);
             debug_assert_eq!(open.epoch, epoch, "a block is of one epoch");
-            let (now, later) = bytes.split_at(bytes.len().min(open.room - open.len));
+            let end = bytes.len().min(done + open.room - open.len);
+            if let Some(first) = starts.first().filter(|first| **first < end) {
+                open.first_frame.get_or_insert(open.len + first - done);
+            }
             let at = HEADER_BYTES + open.len;
-            open.buf[at..at + now.len()].copy_from_slice(now);
-            open.len += now.len();
+            open.buf[at..at + end - done].copy_from_slice(&bytes[done..end]);
+            open.len += end - done;
             open.partitions.union(meta.partitions);
             open.holds.add(holds);
             open.ckpt_epoch = open.ckpt_epoch.max(meta.ckpt_epoch);
-            bytes = later;
+            starts = &starts[starts.partition_point(|start| *start < end)..];
+            done = end;
         }
     }
 
+    /// Returns a block with room: the open one, or a new one after it.
     fn open_block(&mut self, epoch: Epoch) -> &mut OpenBlock {
+        if self.open.as_ref().is_some_and(|open| open.len == open.room) {
+            self.fill(false);
+        }
         if self.open.is_none() {
             let span = self.sizes.span_at(self.start, self.next_pos);
             let left = to_usize(span.end().0 - self.next_pos.0);

@@ -8,6 +8,7 @@ mod drained;
 mod epoch_source;
 mod full_disk;
 mod in_flight;
+mod lanes;
 mod mirrored;
 mod newer;
 mod round_trip;
