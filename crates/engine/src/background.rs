@@ -22,6 +22,19 @@ const ZEROING_PAUSE: Duration = Duration::from_millis(1);
 /// while the log is written.
 const VOUCH_NS: u64 = 1_000_000_000;
 
+/// Runs a thread that loads the partitions that the restart has left absent.
+pub(crate) fn loader(ground: &Ground) {
+    while !ground.is_stopping() {
+        match ground.core.load_next() {
+            Ok(false) => return,
+            Ok(true) => {}
+            // The disk may answer again later. A damaged partition is not tried again.
+            Err(_) => std::thread::sleep(TICK),
+        }
+        ground.announce();
+    }
+}
+
 /// Runs the housekeeper's thread.
 pub(crate) fn housekeeper(ground: &Ground) {
     let mut log_bytes = 0;

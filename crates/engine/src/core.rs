@@ -12,11 +12,12 @@ use perdura_base::checksum::mix64;
 use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Pos, Result, StreamId, TableId};
 use perdura_device::{Clock, LogWayReport};
 use perdura_heap::ahead::AHEAD_KEYS;
+use perdura_recovery::demand::Loading;
 use perdura_recovery::disks::Disks;
 use perdura_recovery::indexing::ReadCatalog;
 use perdura_recovery::{Catalog, ComponentKind, Life, Progress};
 use perdura_txn::executor::ExecutorOptions;
-use perdura_txn::{Executor, Manner, Says, Ticket, Tx};
+use perdura_txn::{Executor, Loader, Manner, Says, Ticket, Tx};
 use perdura_wal::Rung;
 
 use smallvec::SmallVec;
@@ -60,6 +61,19 @@ pub struct Core {
     nodes: Option<NodesInUse>,
     /// The checkpoint epoch of the oldest backup in the archive. 0: none is known.
     oldest_backup: AtomicU64,
+}
+
+/// The loader of the partitions that a restart has left absent.
+struct AbsentLoader(Arc<Loading>);
+
+impl Loader for AbsentLoader {
+    fn load(&self, parts: &PartitionSet) -> Result<()> {
+        self.0.load(parts)
+    }
+
+    fn ask(&self, parts: &PartitionSet) -> Result<()> {
+        self.0.ask(parts)
+    }
 }
 
 impl Deref for Core {
@@ -129,14 +143,18 @@ impl Core {
         };
         let sink = yardstick.sink(Arc::clone(wal));
         let life_number = u64::from(life.anchor.get().incarnation.0);
-        let executor = Executor::new(Arc::clone(heap), sink, executor_options)
+        let mut executor = Executor::new(Arc::clone(heap), sink, executor_options)
             .with_seed(mix64(env.seed) ^ life_number);
+        if let Some(loading) = &life.loading {
+            executor = executor.with_loader(Arc::new(AbsentLoader(Arc::clone(loading))));
+        }
         let tables = NamedTables::new(options.tables);
-        let maps = tables_of(heap)?
+        let catalog_heap = life.catalog_heap();
+        let maps = tables_of(catalog_heap)?
             .into_iter()
             .map(|(name, entry)| (name, entry.id))
             .collect();
-        let typed = TypedState::new(heap, &options.typed)?;
+        let typed = TypedState::new(catalog_heap, &options.typed)?;
         Ok(Core {
             env,
             options,
@@ -153,7 +171,7 @@ impl Core {
 
     /// Finds the table of each name in the catalog. Makes a new table for a name that the catalog does not have.
     fn name_tables(&self) -> Result<()> {
-        let unnamed = self.tables.load(&self.heap)?;
+        let unnamed = self.tables.load(self.life.catalog_heap())?;
         if !unnamed.is_empty() {
             let _durable_with_the_first_write = self.renew(unnamed.iter().copied())?;
         }
@@ -525,9 +543,10 @@ impl Core {
     /// Reads all data; see [`crate::digest::summary`].
     ///
     /// # Errors
-    /// As [`digest`](Self::digest). [`Error::LogFull`] if changed pages of a tree cannot leave memory until the log is
+    /// As [`digest`](Self::digest), and those of loading what a restart has left absent. [`Error::LogFull`] if changed pages of a tree cannot leave memory until the log is
     /// written. A later call may succeed.
     pub fn summary(&self) -> Result<Summary> {
+        self.load_all()?;
         crate::digest::summary(&self.life.data())
     }
 }

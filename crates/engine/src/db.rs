@@ -142,6 +142,14 @@ impl Db {
         self.shared.core().hold_purge(held);
     }
 
+    /// Returns how often the loading of a partition has ended since the restart, well or with an error. A transaction
+    /// that met an absent partition is worth another try when this number has changed.
+    #[must_use]
+    pub fn loadings_ended(&self) -> u64 {
+        let loading = self.shared.core().loading.as_ref();
+        loading.map_or(0, |loading| loading.ended())
+    }
+
     /// Returns whether a writer of about `bytes` should wait. A writer should wait if the log's disks lag. It should
     /// also wait if too many old versions of changed pages are kept for a checkpoint or a snapshot.
     /// [`transact`](Self::transact) itself delays a caller only at a larger lag of the log.
@@ -219,6 +227,7 @@ impl Db {
     /// [`perdura_base::Error::Corrupt`] for the first row or page that is wrong.
     pub fn verify(&self) -> Result<Findings> {
         let mut found = Findings::default();
+        self.shared.core().load_all()?;
         self.shared.core().data().check(&mut found)?;
         self.summary()?;
         Ok(found)
@@ -230,6 +239,7 @@ impl Db {
     /// # Errors
     /// The first error of `take`; [`perdura_base::Error::Corrupt`] for a row that cannot be read.
     pub fn export(&self, take: &mut Take<'_>) -> Result<()> {
+        self.shared.core().load_all()?;
         self.shared.core().data().contents(take)
     }
 

@@ -170,7 +170,7 @@ pub use nodes::{
     Random,
 };
 pub use opening::create_with_tree;
-pub use options::{CoreOptions, Options};
+pub use options::{CoreOptions, OnDemand, Options};
 pub use perdura_archive::retention::{self, Retention};
 pub use perdura_base::{Epoch, Error, PartitionId, PartitionSet, Result, TableId};
 pub use perdura_device::{LogIo, LogWay, LogWayReport, descriptors, open_regular, read_input};

@@ -9,7 +9,7 @@ use perdura_heap::{Geometry, MemoryAccount};
 use perdura_recovery::footing::Footing;
 use perdura_recovery::indexing::ReadCatalog;
 use perdura_recovery::restart::{NewDatabase, NewTree, RestartOptions, create_or_resume, restart};
-use perdura_recovery::{Anchor, Tail, read_anchor};
+use perdura_recovery::{Anchor, RestartMode, Tail, read_anchor};
 use perdura_recovery::{ExecutorWindow, Life, LogMemory, Progress};
 use perdura_wal::{Mode, Scheme, Vouched};
 
@@ -86,7 +86,7 @@ pub(crate) fn bring_back(
         ordered: Some(Arc::new(replayer)),
         archived: options.archived.clone(),
         life: LifeId(mix64(env.seed ^ LIFE)),
-        mode: perdura_recovery::RestartMode::Real,
+        mode: RestartMode::of(options.on_demand),
         tail: match (&claimed, env.accept_loss) {
             (Some(claimed), _) => claimed.tail,
             (None, true) => Tail::GivenUp,

@@ -65,6 +65,9 @@ pub struct CoreOptions {
     pub kept_bound: KeptBound,
     /// The use of disks, processors and memory by a restart.
     pub schedule: Schedule,
+    /// True if a restart lets transactions run before it has loaded everything. It loads a partition when a transaction
+    /// needs it. The caller loads the others by [`Life::load_next`](perdura_recovery::Life::load_next).
+    pub on_demand: bool,
     /// Settings of trees: the number of pages in memory, and the use of these pages by a restart.
     pub tree: TreeMeans,
     /// The methods for playing the log at a restart. Empty: each kind of records uses its default.
@@ -98,6 +101,7 @@ impl Default for CoreOptions {
             snapshot_mode: SnapshotMode::Pages,
             kept_bound: KeptBound::default(),
             schedule: Schedule::inline(Level::Four, 0),
+            on_demand: false,
             tree: TreeMeans::default(),
             methods: Methods::default(),
             orphans: OrphanLimits::default(),
@@ -106,6 +110,17 @@ impl Default for CoreOptions {
             archived: None,
         }
     }
+}
+
+/// The choice between a restart that loads everything first, and one that loads partitions when they are needed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnDemand {
+    /// The database loads everything before it runs the first transaction.
+    #[default]
+    Never,
+    /// The database runs transactions at once. It loads a partition when a transaction needs it, and the others in the
+    /// background. Some databases must be loaded first. The restart's report then says why.
+    Always,
 }
 
 /// Settings of a database in a directory.
@@ -151,6 +166,8 @@ pub struct Options {
     pub value_bytes_max: usize,
     /// The degree of parallelism of a restart.
     pub restart_level: Level,
+    /// The choice of when a restart loads the data.
+    pub on_demand: OnDemand,
     /// The methods for playing the log at a restart. Empty: each kind of records uses its default.
     pub restart_methods: Methods,
     /// Count of threads that load the image and play the log at a restart. 0: one for each core.
@@ -213,6 +230,7 @@ impl Options {
             memory_limit: None,
             value_bytes_max: core.value_bytes_max,
             restart_level: Level::Four,
+            on_demand: OnDemand::default(),
             restart_methods: core.methods,
             tree: core.tree,
             threads: 0,
@@ -257,6 +275,7 @@ impl Options {
                 .memory_limit
                 .and_then(|chosen| machine.complaint(chosen)),
             checkpoint_log_bytes: self.checkpoint_log_bytes,
+            on_demand: self.on_demand == OnDemand::Always,
             schedule: Schedule::new(
                 self.restart_level,
                 match self.threads {

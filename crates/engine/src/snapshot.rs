@@ -27,6 +27,7 @@ impl Db {
     /// [`Error::Stopped`] if the database stops before the snapshot's contents are durable.
     pub fn snapshot(&self) -> Result<Snapshot> {
         let core = self.shared.core();
+        core.load_all()?;
         let (tables, pages) = loop {
             let before = core.registry().live();
             let pages = core.heap().snapshot();

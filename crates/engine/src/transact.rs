@@ -223,7 +223,8 @@ impl Db {
 
     /// Like [`try_transact_then`](Self::try_transact_then), but does not wait longer for a latch than the caller wants.
     /// While another thread holds a latch, calls `waits_on` of `latching` with its partition, at first after 0.1 ms
-    /// and then repeatedly. If that returns `false`, the transaction is undone, and the result is `None`.
+    /// and then repeatedly. If that returns `false`, the transaction is undone, and the result is `None`. The result is
+    /// also `None` if a restart has not loaded a partition yet. The partition is then loaded next.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -244,8 +245,9 @@ impl Db {
             has_ended.set(!waits);
             waits
         };
+        let absent = || has_ended.set(true);
         let manner = Manner {
-            patience: Patience::while_true(&waits_on),
+            patience: Patience::while_true(&waits_on).unless_absent(&absent),
             ..Manner::new(now_ms, Says::Effects)
         };
         let done = self.try_in_manner(latching.parts, &manner, f, settle);

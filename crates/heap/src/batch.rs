@@ -164,6 +164,12 @@ impl<R: Replayed> Batch<R> {
         self.records.is_empty()
     }
 
+    /// Returns the records that wait to be played, in the order of their pushes.
+    #[must_use]
+    pub fn records(&self) -> &[R] {
+        &self.records
+    }
+
     /// Plays and discards all records. The records of one page are played in the order of their pushes.
     ///
     /// # Errors

@@ -152,30 +152,46 @@ impl Heap {
         let ids = || (0..self.geometry().partitions).map(PartitionId);
         let mut headers: Vec<FoundHeader> = Vec::new();
         for id in ids() {
-            headers.append(&mut self.lock(id).headers);
+            headers.append(&mut self.lock(id).take_headers());
         }
         headers.sort_unstable_by_key(|header| header.home);
         let (mut left, mut orphans) = (headers.as_slice(), 0);
         for id in ids() {
             let mut part = self.lock(id);
-            let mine = left.partition_point(|header| header.home.partition == id);
+            let mine = left.partition_point(|header| header.partition() == id);
             for header in &left[..mine] {
                 part.claim(header)?;
             }
             left = &left[mine..];
-            let part = &mut *part;
-            for table in part.tables.values_mut() {
-                table.collections.list_orphans();
-                orphans += to_u64(table.collections.orphans.len());
-                table.account(&part.pages.memory);
-            }
+            orphans += part.list_orphans();
         }
         Ok(orphans)
     }
 }
 
 impl Partition {
-    fn claim(&mut self, header: &FoundHeader) -> Result<()> {
+    /// Returns the headers that a build has found, and forgets them.
+    pub fn take_headers(&mut self) -> Vec<FoundHeader> {
+        std::mem::take(&mut self.headers)
+    }
+
+    /// Puts the collections that no header has [claimed](Self::claim) on the lists of orphans. Returns their number.
+    /// The headers of all partitions must have claimed their collections.
+    pub fn list_orphans(&mut self) -> u64 {
+        let mut orphans = 0;
+        for table in self.tables.values_mut() {
+            table.collections.list_orphans();
+            orphans += to_u64(table.collections.orphans.len());
+            table.account(&self.pages.memory);
+        }
+        orphans
+    }
+
+    /// Gives the collection that a header names to the header. The collection is in this partition.
+    ///
+    /// # Errors
+    /// Fails with `Corrupt` if the collection has no rows, has a second header, or has a wrong shape.
+    pub fn claim(&mut self, header: &FoundHeader) -> Result<()> {
         let foreign = self.pages.geometry.partition_of_page(header.page) != self.id();
         if foreign && armed(Flaw::ForeignHeaderUnclaimed) {
             return Ok(());

@@ -1,6 +1,6 @@
 //! Headers of collections as a restart finds them.
 
-use perdura_base::{PageId, Result, TableId};
+use perdura_base::{PageId, PartitionId, Result, TableId};
 use perdura_page::{Home, Row, Shape, layout};
 
 use crate::damage::damaged;
@@ -10,12 +10,20 @@ use crate::row_ref::RowRef;
 /// A header that a restart has found. When all partitions have been built, it is compared with the collection that it
 /// names.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct FoundHeader {
+pub struct FoundHeader {
     pub(crate) table: TableId,
     pub(crate) home: Home,
     pub(crate) shape: Shape,
     pub(crate) page: PageId,
     pub(crate) slot: usize,
+}
+
+impl FoundHeader {
+    /// Returns the partition of the collection that the header names.
+    #[must_use]
+    pub fn partition(&self) -> PartitionId {
+        self.home.partition
+    }
 }
 
 /// Returns the header that a row contains, with its page and slot.

@@ -63,6 +63,11 @@ impl Heap {
         &self.geometry
     }
 
+    /// Returns the ids of all partitions, in ascending order.
+    pub fn ids(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        (0..self.geometry.partitions).map(PartitionId)
+    }
+
     /// Returns the memory account of the pages and indexes.
     #[must_use]
     pub fn memory(&self) -> &Arc<MemoryAccount> {

@@ -10,6 +10,8 @@
 //! Invariants: each slot has at most one entry. If a page that no record touched has a key without an entry, or an
 //! entry without a key, the sidecar does not belong to this image.
 
+use std::collections::BTreeSet;
+
 use perdura_base::cursor::{Reader, Writer};
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{PartitionId, TableId};
@@ -39,6 +41,24 @@ impl Heap {
         let tables = read_tables(bytes, self.geometry().salts(partition));
         Sidecar { tables }
     }
+}
+
+/// Returns the local indexes of the pages in which a partition's sidecar lists rows of a table. `None`: the bytes are not
+/// a sidecar.
+#[must_use]
+pub fn listed_pages(bytes: &[u8], table: TableId) -> Option<BTreeSet<u32>> {
+    let (mut r, mut pages) = (Reader::new(bytes), BTreeSet::new());
+    while r.remaining() > 0 {
+        let id = TableId(r.u32()?);
+        let count = usize::try_from(r.u32()?).ok()?;
+        let entries = r.bytes(count.checked_mul(8)?)?;
+        if id == table {
+            let (entries, _) = entries.as_chunks();
+            let entries = entries.iter().map(|raw| Entry(u64::from_le_bytes(*raw)));
+            pages.extend(entries.map(Entry::local));
+        }
+    }
+    Some(pages)
 }
 
 fn read_tables(bytes: &[u8], salts: Salts) -> Option<Vec<(TableId, HashIndex)>> {

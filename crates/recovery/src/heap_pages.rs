@@ -18,19 +18,25 @@ pub fn load_pages(heap: &Heap, partition: PartitionId, pages: &[(u32, &[u8])]) {
 /// # Errors
 /// [`Error::Corrupt`] with the id of a page that lacks an update or got an update twice.
 pub fn check_replayed(heap: &Heap) -> Result<()> {
-    for id in (0..heap.geometry().partitions).map(PartitionId) {
-        let gap = heap.lock(id).useq_gaps().into_iter().next();
-        if let Some(gap) = gap {
-            return Err(Error::corrupt(
-                format!("page {}", gap.page),
-                0,
-                format!("every update after number {} once", gap.image_useq.0),
-                format!("{gap:?}"),
-                "The log lost or repeated a record of this page. Restore a backup.",
-            ));
-        }
+    heap.ids().try_for_each(|id| check_partition(heap, id))
+}
+
+/// Checks the pages of one partition like [`check_replayed`].
+///
+/// # Errors
+/// As [`check_replayed`].
+pub fn check_partition(heap: &Heap, id: PartitionId) -> Result<()> {
+    let gaps = heap.lock(id).useq_gaps();
+    match gaps.first() {
+        None => Ok(()),
+        Some(gap) => Err(Error::corrupt(
+            format!("page {}", gap.page),
+            0,
+            format!("every update after number {} once", gap.image_useq.0),
+            format!("{gap:?}"),
+            "The log lost or repeated a record of this page. Restore a backup.",
+        )),
     }
-    Ok(())
 }
 
 /// Visits the given pages of a partition for a checkpoint, and passes each page to `take`. `sweep` has the checkpoint

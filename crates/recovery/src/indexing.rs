@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use perdura_base::flaw::{Flaw, armed};
 use perdura_base::{CkptEpoch, ImageSlot, PartitionId, Result, TableId};
-use perdura_heap::{Heap, Sidecar, TableForm};
+use perdura_heap::{Heap, IndexStats, Sidecar, TableForm};
 use perdura_wal::scheme::Scheme;
 
 use crate::heap_pages::check_replayed;
@@ -69,6 +69,61 @@ pub struct Indexing<'a> {
     pub catalog: &'a dyn ReadCatalog,
 }
 
+impl Indexing<'_> {
+    /// Sets the heap's checkpoint epoch, above that of every image. `ckpt_max` is the highest one in the log. Returns
+    /// the tag of new changes.
+    pub(crate) fn begin(&self, heap: &Heap, ckpt_max: CkptEpoch) -> CkptEpoch {
+        heap.set_ckpt_epoch(if armed(Flaw::CkptEpochReused) {
+            self.k
+        } else {
+            ckpt_max.max(self.ckpt_floor)
+        });
+        assert!(
+            heap.ckpt_epoch() >= self.k,
+            "pages are not tagged with an epoch to come"
+        );
+        // The tag of new changes is not k, because an archive may keep an image that is newer than the loaded image.
+        // The newer image lacks the new changes, so their tag must not be below the newer image's checkpoint epoch.
+        if armed(Flaw::TagBelowKeptBackup) {
+            self.k
+        } else {
+            heap.ckpt_epoch()
+        }
+    }
+
+    /// Ends the replay in a partition: its image and all records behind the image were played.
+    pub(crate) fn end_replay(&self, heap: &Heap, id: PartitionId, tag: CkptEpoch) {
+        let mut part = heap.lock(id);
+        part.finish_restart(tag, self.slot);
+        if let Some(pseq) = self.pseq.get(usize::from(id.0))
+            && !armed(Flaw::RowIdUsedTwice)
+        {
+            part.set_pseq(*pseq);
+        }
+    }
+
+    /// Decodes the sidecar of a partition. `None`: the image has none that may be used.
+    pub(crate) fn sidecar(&self, heap: &Heap, id: PartitionId) -> Option<Sidecar> {
+        let bytes = self.sidecars.get(usize::from(id.0))?;
+        (!bytes.is_empty()).then(|| heap.read_sidecar(id, bytes))
+    }
+
+    /// Builds the indexes of a partition.
+    pub(crate) fn build(
+        &self,
+        heap: &Heap,
+        id: PartitionId,
+        catalog: &Catalog,
+        sidecar: Option<Sidecar>,
+    ) -> Result<IndexStats> {
+        let form = |table: TableId| match catalog.get(&table) {
+            Some(kind) => Some(self.catalog.form(table, *kind)),
+            None => self.catalog.dropped(table, self.rows),
+        };
+        heap.lock(id).build_indexes(&form, sidecar)
+    }
+}
+
 /// The tables that were found.
 #[derive(Debug, Default)]
 pub struct Tables {
@@ -110,30 +165,9 @@ impl<'a> Indexer<'a> {
         if with.scheme.counts_updates() {
             check_replayed(heap)?;
         }
-        heap.set_ckpt_epoch(if armed(Flaw::CkptEpochReused) {
-            with.k
-        } else {
-            ckpt_max.max(with.ckpt_floor)
-        });
-        assert!(
-            heap.ckpt_epoch() >= with.k,
-            "pages are not tagged with an epoch to come"
-        );
-        // The tag of new changes is not k, because an archive may keep an image that is newer than the loaded image.
-        // The newer image lacks the new changes, so their tag must not be below the newer image's checkpoint epoch.
-        let tag = if armed(Flaw::TagBelowKeptBackup) {
-            with.k
-        } else {
-            heap.ckpt_epoch()
-        };
-        let partitions = heap.geometry().partitions;
-        for id in (0..partitions).map(PartitionId) {
-            heap.lock(id).finish_restart(tag, with.slot);
-            if let Some(pseq) = with.pseq.get(usize::from(id.0))
-                && !armed(Flaw::RowIdUsedTwice)
-            {
-                heap.lock(id).set_pseq(*pseq);
-            }
+        let tag = with.begin(heap, ckpt_max);
+        for id in heap.ids() {
+            with.end_replay(heap, id, tag);
             if with.scheme.has_tables() {
                 heap.lock(id).build_catalog_index()?;
             }
@@ -146,7 +180,7 @@ impl<'a> Indexer<'a> {
             self.catalog.set(catalog).is_ok(),
             "the catalog is read once"
         );
-        Ok(usize::from(partitions))
+        Ok(usize::from(heap.geometry().partitions))
     }
 
     /// Returns the number of sidecars to read.
@@ -156,27 +190,18 @@ impl<'a> Indexer<'a> {
 
     /// Decodes the sidecar of partition `number` and keeps it for [`build`](Self::build).
     pub fn read_sidecar(&self, heap: &Heap, number: usize) {
-        let read = self.sidecar(heap, number);
+        let read = self.with.sidecar(heap, partition(number));
         let before = std::mem::replace(&mut *self.read[number].lock(), read);
         assert!(before.is_none(), "a sidecar is read once");
-    }
-
-    fn sidecar(&self, heap: &Heap, number: usize) -> Option<Sidecar> {
-        let bytes = self.with.sidecars.get(number)?;
-        let id = partition(number);
-        (!bytes.is_empty()).then(|| heap.read_sidecar(id, bytes))
     }
 
     /// Builds the indexes of partition `number`. Reads the partition's sidecar first if no job has read it.
     pub fn build(&self, heap: &Heap, number: usize) -> Result<()> {
         let catalog = self.catalog.get().expect("the catalog is read first");
         let read = self.read.get(number).and_then(|read| read.lock().take());
-        let sidecar = read.or_else(|| self.sidecar(heap, number));
-        let form = |table: TableId| match catalog.get(&table) {
-            Some(kind) => Some(self.with.catalog.form(table, *kind)),
-            None => self.with.catalog.dropped(table, self.with.rows),
-        };
-        let stats = heap.lock(partition(number)).build_indexes(&form, sidecar)?;
+        let id = partition(number);
+        let sidecar = read.or_else(|| self.with.sidecar(heap, id));
+        let stats = self.with.build(heap, id, catalog, sidecar)?;
         self.rows.fetch_add(stats.rows, Ordering::Relaxed);
         self.from_sidecar
             .fetch_add(stats.from_sidecar, Ordering::Relaxed);

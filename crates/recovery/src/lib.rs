@@ -70,6 +70,7 @@ pub mod cover;
 mod create;
 mod creating;
 mod cursor;
+pub mod demand;
 pub mod disks;
 pub mod divergence;
 pub mod dump;

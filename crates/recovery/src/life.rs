@@ -21,6 +21,7 @@ use crate::anchor::Anchor;
 use crate::anchor_cell::AnchorCell;
 use crate::checkpoint::{CheckpointParts, CheckpointProgress, CheckpointStats, Checkpointer};
 use crate::component::{Data, shares};
+use crate::demand::Loading;
 use crate::flush::flush_all;
 use crate::footing::Footing;
 use crate::owner::{OWNERS, Open};
@@ -53,6 +54,8 @@ pub struct Life {
     pub catalog: Catalog,
     /// The restart's report.
     pub report: RestartReport,
+    /// The partitions that the restart has left absent. `None`: it has loaded everything.
+    pub loading: Option<Arc<Loading>>,
     /// The files and directories that this life uses.
     footing: Footing,
 }
@@ -179,6 +182,7 @@ impl Life {
             catalog,
             tree,
             report,
+            loading,
             mut footing,
             ..
         } = restarted;
@@ -209,7 +213,13 @@ impl Life {
         let mut life = Life {
             heap,
             trees,
-            checkpoints: Checkpoints::new(Arc::clone(&wal), machine, chain_is_long),
+            checkpoints: Checkpoints::new(
+                Arc::clone(&wal),
+                machine,
+                chain_is_long,
+                loading.clone(),
+            ),
+            loading,
             wal,
             anchor,
             catalog,
@@ -221,9 +231,49 @@ impl Life {
         Ok(life)
     }
 
-    /// Returns the pages.
+    /// Returns whether all partitions are loaded.
+    #[must_use]
+    pub fn is_loaded(&self) -> bool {
+        self.loading
+            .as_ref()
+            .is_none_or(|loading| loading.is_done())
+    }
+
+    /// Loads the next partition that the restart has left absent. Returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`Loading::load`].
+    pub fn load_next(&self) -> Result<bool> {
+        self.loading
+            .as_ref()
+            .map_or(Ok(false), |loading| loading.load_next())
+    }
+
+    /// Loads all partitions that the restart has left absent.
+    ///
+    /// # Errors
+    /// As [`Loading::load`].
+    pub fn load_all(&self) -> Result<()> {
+        self.loading
+            .as_ref()
+            .map_or(Ok(()), |loading| loading.load_all())
+    }
+
+    /// Returns the heap to read the catalog from. While partitions are absent, it has only the catalog, as of the
+    /// restart.
+    #[must_use]
+    pub fn catalog_heap(&self) -> &Arc<Heap> {
+        let loading = self.loading.as_ref().filter(|loading| !loading.is_done());
+        loading.map_or(&self.heap, |loading| loading.catalog_heap())
+    }
+
+    /// Returns the pages. All partitions must be loaded.
+    ///
+    /// # Panics
+    /// If a partition is absent.
     #[must_use]
     pub fn data(&self) -> Data<'_> {
+        assert!(self.is_loaded(), "all data is read before all is loaded");
         Data {
             heap: &self.heap,
             trees: self.trees.iter().map(|live| &**live.tree()).collect(),

@@ -6,12 +6,12 @@ use perdura_base::limits::PAGE_BYTES;
 use perdura_base::num::to_u64;
 use perdura_base::{Epoch, Error, PageId, Result};
 use perdura_device::AlignedBuf;
-use perdura_heap::Heap;
+use perdura_heap::{Geometry, Heap};
 
 use crate::base::{Base, Image};
 use crate::heap_pages::load_pages;
 use crate::image::{ImageFile, Place, disk_of};
-use crate::plan::{ImagePlan, page_of};
+use crate::plan::{BadPage, ImagePlan, Run, page_of};
 use crate::rule::ImageKind;
 
 #[cfg(feature = "flaws")]
@@ -34,6 +34,60 @@ impl ImagePlan {
         spare
             .filter(|buf| buf.len() >= len)
             .unwrap_or_else(|| AlignedBuf::zeroed(len))
+    }
+}
+
+impl ImagePlan {
+    /// Loads the pages of this image that `is_wanted` selects. Returns how many of them are damaged.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub(crate) fn load_some(&self, heap: &Heap, is_wanted: &dyn Fn(PageId) -> bool) -> Result<u64> {
+        let (geometry, mut damaged) = (heap.geometry(), 0);
+        for (disk, runs) in self.runs.iter().enumerate() {
+            for (number, run) in runs.iter().enumerate() {
+                let page = |local: u32| page_of(geometry, run.partition, local);
+                if !run.entries.iter().any(|(local, _)| is_wanted(page(*local))) {
+                    continue;
+                }
+                let loaded = self.read(disk, number)?;
+                let (sound, bad) = self.compared(geometry, run, &loaded);
+                let is_wanted_too = |(local, _): &&(u32, &[u8])| is_wanted(page(*local));
+                let wanted: Vec<_> = sound.iter().filter(is_wanted_too).copied().collect();
+                load_pages(heap, run.partition, &wanted);
+                damaged += to_u64(bad.iter().filter(|(_, page)| is_wanted(*page)).count());
+            }
+        }
+        Ok(damaged)
+    }
+
+    /// Returns the pages of a run that match the directory, with their bytes, and those that do not.
+    fn compared<'r>(
+        &self,
+        geometry: &Geometry,
+        run: &Run,
+        loaded: &'r LoadedRun,
+    ) -> (Vec<(u32, &'r [u8])>, Vec<BadPage>) {
+        let first = run.entries.first().map_or(0, |(local, _)| *local);
+        let (mut sound, mut bad) = (Vec::with_capacity(run.entries.len()), Vec::new());
+        for (local, entry) in &run.entries {
+            let page = page_of(geometry, run.partition, *local);
+            let at = usize::try_from(local - first).unwrap_or(0) * PAGE_BYTES;
+            let bytes = &loaded.buf[at..at + PAGE_BYTES];
+            let whole = at + PAGE_BYTES <= loaded.got;
+            let listed = whole && ImageFile::is_listed(page, bytes, entry);
+            if listed || armed(Flaw::ImageCrcUnchecked) {
+                sound.push((*local, bytes));
+            } else {
+                bad.push((run.slot, page));
+            }
+        }
+        assert_eq!(
+            sound.len() + bad.len(),
+            run.entries.len(),
+            "each page of a run is sound or damaged"
+        );
+        (sound, bad)
     }
 }
 
@@ -120,35 +174,16 @@ impl Image for ImagePlan {
             "what was read lies in its buffer"
         );
         let run = &self.runs[loaded.disk][loaded.run];
-        let Some((first, _)) = run.entries.first().copied() else {
+        if run.entries.is_empty() {
             return Ok(0);
-        };
-        let geometry = heap.geometry();
+        }
         assert_eq!(
             disk_of(run.partition, self.runs.len()),
             loaded.disk,
             "the pages of partition {} are on one disk",
             run.partition
         );
-        let mut bad = Vec::new();
-        let mut sound = Vec::with_capacity(run.entries.len());
-        for (local, entry) in &run.entries {
-            let page = page_of(geometry, run.partition, *local);
-            let at = usize::try_from(local - first).unwrap_or(0) * PAGE_BYTES;
-            let bytes = &loaded.buf[at..at + PAGE_BYTES];
-            let whole = at + PAGE_BYTES <= loaded.got;
-            let listed = whole && ImageFile::is_listed(page, bytes, entry);
-            if listed || armed(Flaw::ImageCrcUnchecked) {
-                sound.push((*local, bytes));
-            } else {
-                bad.push((run.slot, page));
-            }
-        }
-        assert_eq!(
-            sound.len() + bad.len(),
-            run.entries.len(),
-            "each page of a run is sound or damaged"
-        );
+        let (sound, bad) = self.compared(heap.geometry(), run, &loaded);
         load_pages(heap, run.partition, &sound);
         let damaged = to_u64(bad.len());
         self.bad.lock().extend(bad);

@@ -53,16 +53,27 @@ pub enum RestartMode {
     Real,
     /// The restart changes nothing on the disks: its writes go to memory.
     Dry,
+    /// As [`Real`](Self::Real), but partitions are loaded when they are needed; see [`crate::demand`].
+    OnDemand,
     /// As [`Dry`](Self::Dry), but a page without an intact copy stays empty, and the page's records are skipped.
     Salvage,
 }
 
 impl RestartMode {
+    /// Returns the mode of a restart that begins a new life, and loads partitions on demand if `on_demand` is true.
+    #[must_use]
+    pub fn of(on_demand: bool) -> RestartMode {
+        match on_demand {
+            true => RestartMode::OnDemand,
+            false => RestartMode::Real,
+        }
+    }
+
     /// Returns whether a restart of this mode changes files on the disks.
     #[must_use]
     pub fn changes_disks(self) -> bool {
         match self {
-            RestartMode::Real => true,
+            RestartMode::Real | RestartMode::OnDemand => true,
             RestartMode::Dry | RestartMode::Salvage => false,
         }
     }

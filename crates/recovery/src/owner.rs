@@ -18,7 +18,7 @@
 //! owner into [`OWNERS`] in the right order. No other code depends on the set of owners.
 
 mod ordered;
-mod pages;
+pub(crate) mod pages;
 mod tree;
 
 use std::sync::Arc;
@@ -192,6 +192,13 @@ impl<'a> RestartRun<'a> {
             });
         }
         Ok(())
+    }
+
+    /// Notes the pages in memory and the log's end, also in the report.
+    pub fn note_pages(&mut self, loaded: Loaded) {
+        assert!(self.loaded.is_none(), "the pages are loaded once");
+        pages::report(&mut self.report, &loaded);
+        self.loaded = Some(loaded);
     }
 
     /// Counts how often the log was read since the log's end was decided, and how many bytes were read.

@@ -477,6 +477,26 @@ impl ImagePlan {
         )
     }
 
+    /// Returns the error for a partition whose pages turned out to be damaged after the database began to serve.
+    #[must_use]
+    pub(crate) fn found_late(&self, partition: PartitionId) -> Error {
+        let bad = self.bad.lock();
+        let worst = bad.iter().map(|(_, page)| *page).next().unwrap_or_default();
+        Error::corrupt(
+            format!("{}/pages", folder(self.slot.unwrap_or(ImageSlot::A))),
+            self.places.place(worst).offset(),
+            format!(
+                "page {worst} as the directory of checkpoint {} lists it",
+                self.k
+            ),
+            "other bytes",
+            format!(
+                "Partition {partition} cannot be loaded now. Nothing is lost so far. Stop the database, and open it \
+                 without loading on demand. The restart then takes the page from the other image and the log"
+            ),
+        )
+    }
+
     /// Returns the slot of the loaded image if every page was loaded from it. `None`: there is no image, or the image
     /// is damaged.
     #[must_use]

@@ -33,6 +33,7 @@ use crate::close::{
     make_durable, name_life,
 };
 use crate::component::Data;
+use crate::demand::{self, Awaited, Loading};
 use crate::footing::Footing;
 use crate::found::find;
 use crate::given::check_given;
@@ -68,6 +69,8 @@ pub struct Restarted {
     pub tree: Option<RestartedTree>,
     /// The report.
     pub report: RestartReport,
+    /// The partitions that wait to be loaded. `None`: everything is loaded.
+    pub loading: Option<Arc<Loading>>,
     /// The files and directories that were found when the restart began.
     pub(crate) footing: Footing,
 }
@@ -105,7 +108,11 @@ pub fn restart(options: &RestartOptions) -> Result<Option<Restarted>> {
     let report = begin_report(options, &anchor, notes);
     let mut redo = RestartRun::new(options, &anchor, report);
     redo.check()?;
-    play(&mut redo)?;
+    let awaited = demand::begin(&mut redo)?;
+    match &awaited {
+        Some(_) => finish_log(&redo, &mut false)?,
+        None => play(&mut redo)?,
+    }
     let RestartRun {
         loaded,
         tree,
@@ -116,6 +123,7 @@ pub fn restart(options: &RestartOptions) -> Result<Option<Restarted>> {
         loaded: loaded.expect("the pages were loaded"),
         tree,
         report,
+        awaited,
     };
     let mut restarted = begin_life(options, file, &anchor, played)?;
     restarted.footing = footing;
@@ -172,6 +180,7 @@ struct Played {
     loaded: Loaded,
     tree: Option<RestartedTree>,
     report: RestartReport,
+    awaited: Option<Awaited>,
 }
 
 /// Names the new life in the anchor's record and writes the anchor. If nothing may change on the disks, only makes the
@@ -186,6 +195,7 @@ fn begin_life(
         loaded,
         tree,
         mut report,
+        awaited,
     } = played;
     let Loaded {
         mut image,
@@ -215,7 +225,9 @@ fn begin_life(
     };
     report.incarnation = record.incarnation.0;
     let directories = trusted_directories(&mut image, &record);
-    report.notes.extend(image.notes);
+    report.notes.append(&mut image.notes);
+    let loading =
+        awaited.map(|awaited| Loading::new(&state.heap, image, awaited, options, record.scheme));
     Ok(Restarted {
         heap: state.heap,
         anchor: anchor_cell,
@@ -234,6 +246,7 @@ fn begin_life(
         catalog: state.tables.catalog,
         tree,
         report,
+        loading,
         footing: Footing::default(),
     })
 }

@@ -579,6 +579,7 @@ impl FirstLife {
             catalog,
             tree: None,
             footing: Footing::default(),
+            loading: None,
             report,
         })
     }

@@ -302,7 +302,7 @@ impl Connection {
                             self.under_way = state.beside.bytes_of(self.session.seat);
                             self.run_from = before;
                         }
-                        After::Postpone | After::Behind(_) | After::Held(_) => {
+                        After::Postpone | After::Behind(_) | After::Held(_) | After::Absent => {
                             self.postponed = true;
                             consumed = before;
                             self.parser.forget_ahead();

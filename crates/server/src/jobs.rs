@@ -350,7 +350,7 @@ impl State {
         job.took += began.elapsed();
         let lacked = match after {
             After::Behind(bytes) => Some(bytes),
-            After::Held(_) => Some(0),
+            After::Held(_) | After::Absent => Some(0),
             _ => None,
         };
         if let Some(bytes) = lacked {

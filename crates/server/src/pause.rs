@@ -27,6 +27,10 @@ pub(crate) struct Pause {
     /// The number of bytes that must be free in the log before the clients in `behind` continue. It is the largest
     /// need of a single request of these clients.
     behind_bytes: usize,
+    /// The clients with requests that wait for partitions, which a restart has not loaded yet.
+    absent: Vec<Seat>,
+    /// The count of ended loadings of partitions before the clients in `absent` last tried.
+    loadings: u64,
 }
 
 impl Pause {
@@ -38,6 +42,11 @@ impl Pause {
     /// Takes over the kind and the end of another loop's pause.
     pub(crate) fn adopt(&mut self, from: &Pause) {
         (self.until, self.all) = (from.until, from.all);
+    }
+
+    /// Returns whether requests wait for partitions.
+    pub(crate) fn waits_for_loading(&self) -> bool {
+        !self.absent.is_empty()
     }
 
     /// Returns whether writes wait for the log.
@@ -114,6 +123,27 @@ impl State {
     pub(crate) fn keep_back_for_log(&mut self, seat: Seat, bytes: usize) {
         self.pause.behind.push(seat);
         self.pause.behind_bytes = self.pause.behind_bytes.max(bytes);
+    }
+
+    /// Defers a client until the restart has loaded more partitions.
+    pub(crate) fn keep_back_for_loading(&mut self, seat: Seat) {
+        self.pause.absent.push(seat);
+    }
+
+    /// Returns whether clients wait for partitions, and a loading has ended since they last tried.
+    pub(crate) fn has_loaded(&self) -> bool {
+        let more = |db: &Db| db.loadings_ended() != self.pause.loadings;
+        self.pause.waits_for_loading() && self.db().is_some_and(more)
+    }
+
+    /// Lets the clients continue whose requests wait for partitions, if a loading has ended.
+    pub(crate) fn end_wait_for_loading(&mut self) {
+        if self.has_loaded() {
+            // This count comes first. If a partition is loaded after it, the clients try again once more.
+            self.pause.loadings = self.db().map_or(0, Db::loadings_ended);
+            let absent = std::mem::take(&mut self.pause.absent);
+            self.let_on(absent);
+        }
     }
 
     /// Returns whether a request must be deferred, and notes the client of a deferred request.

@@ -224,6 +224,7 @@ impl EventLoop {
         self.state.end_pause(now);
         self.state.tend_passwords(now);
         self.state.end_wait_for_log();
+        self.state.end_wait_for_loading();
         self.state.common.tell_prefixes();
         self.state.read_mail();
         self.flush_round();
@@ -252,7 +253,9 @@ impl EventLoop {
             }
         }
         // A command in steps may wait for room in the log, too.
-        let waits = self.state.pause.waits_for_log() || !self.state.jobs.is_empty();
+        let pause = &self.state.pause;
+        let waits =
+            pause.waits_for_log() || pause.waits_for_loading() || !self.state.jobs.is_empty();
         self.gate.lie_down(waits || self.is_waited_for());
         let advanced = self.is_waited_for()
             && self
@@ -266,7 +269,8 @@ impl EventLoop {
                 .is_some_and(|db| self.state.pause.still_waits(db));
         let mail = !self.state.mailbox().is_empty();
         let landed = self.state.beside.has_landings(&self.state.common.flights);
-        let busy = advanced || caught_up || mail || landed || self.has_work();
+        let loaded = self.state.has_loaded();
+        let busy = advanced || caught_up || loaded || mail || landed || self.has_work();
         let timeout = if busy {
             Duration::ZERO
         } else {

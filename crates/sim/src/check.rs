@@ -3,6 +3,8 @@
 use perdura::Core;
 use perdura::types::Source;
 use perdura_base::PartitionId;
+use perdura_base::checksum::mix64;
+use perdura_base::error::Family;
 
 use crate::ledger;
 use crate::model::State;
@@ -12,9 +14,19 @@ use crate::report::Check;
 use crate::world::World;
 
 impl World {
+    /// Returns a number that depends only on the run and on how many restarts it has had.
+    pub(crate) fn draw_of_restart(&self) -> u64 {
+        mix64(self.seed ^ self.tally.restarts << 32)
+    }
+
     /// Compares an open engine with the expected rows. Walks over the partitions, reads every key and every
     /// collection's elements, and checks the counts of rows and of occupied slots.
     pub(crate) fn compare(&self, core: &Core, expected: &State) -> Check {
+        match core.load_all() {
+            // A fault of the disk makes the partitions unreadable for now.
+            Err(error) if error.family() == Family::Environment => return Ok(()),
+            loaded => loaded.map_err(|error| format!("loading: {error}"))?,
+        }
         let (mut unexplained, mut orphans) = (0, 0);
         for database in 0..self.swarm.databases {
             unexplained += self
@@ -111,7 +123,12 @@ impl World {
     /// Compares the state after a restart with the model. The model then forgets everything that was not
     /// durable.
     pub(crate) fn check_state(&mut self) -> Check {
-        self.verify(self.core())?;
+        // If partitions are absent, half of the runs take their steps before anything is compared. The next comparison loads
+        // the partitions.
+        let goes_on = !self.core().is_loaded() && self.draw_of_restart().is_multiple_of(2);
+        if !goes_on {
+            self.verify(self.core())?;
+        }
         let durable = self.core().report().durable_epoch;
         self.model.restart(durable);
         if let Some(scan) = &mut self.scan {

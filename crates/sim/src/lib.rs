@@ -49,6 +49,7 @@ mod locked;
 pub mod machine;
 mod mirror;
 pub mod model;
+mod on_demand;
 mod ops;
 mod other_image;
 mod over_core;

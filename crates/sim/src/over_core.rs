@@ -22,6 +22,7 @@ use perdura_wal::{Direction, Rung, Scheme};
 
 use crate::cluster::Cluster;
 use crate::machine::{Machine, copies_of, engine, keep_locked};
+use crate::on_demand::OnDemand;
 use crate::other_image::OtherImage;
 use crate::report::Check;
 use crate::restarted::{check_void, refused, started};
@@ -222,13 +223,17 @@ pub(crate) trait OverCore {
         }
     }
 
-    /// Opens the engine on the given disks.
+    /// Opens the engine on the given disks, and loads everything first.
     fn open_core(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {
-        self.open_in(self.env(disks))
+        let options = CoreOptions {
+            on_demand: false,
+            ..self.options()
+        };
+        self.open_as(self.env(disks), options)
     }
 
-    /// Opens the engine.
-    fn open_in(&self, env: Env) -> Result<Core, Error> {
+    /// Opens the engine with these options.
+    fn open_as(&self, env: Env, options: CoreOptions) -> Result<Core, Error> {
         self.make(&env)?;
         let yardstick = match self.is_logged() {
             true => Yardstick::Product,
@@ -236,7 +241,7 @@ pub(crate) trait OverCore {
         };
         let options = CoreOptions {
             lanes: 1 + to_usize(self.machine().seed % 3),
-            ..self.options()
+            ..options
         };
         let core = Core::open_by(yardstick, env, options, Arc::default())?;
         if self.prepares_by_steps() {
@@ -251,7 +256,7 @@ pub(crate) trait OverCore {
             nodes: self.machine().cluster.as_ref().map(Cluster::nodes),
             ..self.env(disks)
         };
-        self.open_in(env)
+        self.open_as(env, self.options())
     }
 
     /// Compares the model with the result of a restart from undamaged disks.
@@ -291,6 +296,7 @@ pub(crate) trait OverCore {
             return created.then_some(()).ok_or("the anchor is gone".to_owned());
         };
         let live = self.state_at(u64::MAX);
+        self.check_on_demand(before, &live, choice)?;
         let standby = OtherImage {
             engine: core,
             before,
@@ -299,6 +305,23 @@ pub(crate) trait OverCore {
             compare: |other: &Core| self.compare_with(other, &live),
         };
         standby.check(&anchor, choice)
+    }
+
+    /// Checks that restarts lead to equal rows if they load partitions on demand.
+    fn check_on_demand(&self, before: &[Arc<SimDisk>], live: &Self::State, choice: u64) -> Check {
+        let check = OnDemand {
+            disks: &copies_of(before),
+            open: |disks: &[Arc<SimDisk>], on_demand| {
+                let options = CoreOptions {
+                    on_demand,
+                    schedule: Schedule::inline(Level::Four, 0),
+                    ..self.options()
+                };
+                self.open_as(self.env(disks), options)
+            },
+            compare: |core: &Core| self.compare_with(core, live),
+        };
+        check.check(choice).map(drop)
     }
 
     /// Checks that restarts lead to equal rows at every level of parallelism, in random orders of jobs, and in both

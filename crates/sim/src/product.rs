@@ -30,12 +30,14 @@ impl Lives for World {
     const ROTS: u32 = 2;
 
     fn open_on(&self, disks: &[Arc<SimDisk>]) -> Result<Core, Error> {
-        self.open_core(disks)
+        self.open_as(self.env(disks), self.options())
     }
 
     fn draw_way(&mut self) {
         let level = pick(&mut self.rng, &Level::ALL);
         self.swarm.options.schedule = draw_schedule(&mut self.rng, level);
+        // This draws no number of the run, so that a run has the same steps as without loading on demand.
+        self.swarm.options.on_demand = self.draw_of_restart().is_multiple_of(3);
     }
 
     fn step(&mut self) -> Check {
@@ -71,7 +73,11 @@ impl Lives for World {
     }
 
     fn check_copies(&mut self, copies: Option<Vec<Arc<SimDisk>>>) -> Check {
-        self.mark_reached();
+        if self.core().is_loaded() {
+            self.mark_reached();
+        } else {
+            *self.tally.reached.entry("on_demand").or_default() += 1;
+        }
         let choice = self.rng.u64(..);
         copies.map_or(Ok(()), |copies| self.check_other_ways(&copies, choice))
     }
@@ -86,6 +92,8 @@ impl Lives for World {
         // A disturbed restart may have left a disk full. Then the purge would wait for ever.
         faults::clear(&self.disks);
         self.drafts.clear();
+        let loaded = self.core().load_all();
+        loaded.map_err(|error| format!("before the purge: {error}"))?;
         self.purge_all()?;
         self.compare(self.core(), &self.model.everything())
             .map_err(|what| format!("after the purge: {what}"))?;

@@ -230,6 +230,13 @@ impl World {
 
     /// Purges the expired rows of one partition. The next call purges the next partition.
     pub(crate) fn purge(&mut self) -> Check {
+        if !self.core().is_loaded() {
+            // The purge waits until all partitions are loaded.
+            return match self.core().load_next() {
+                Ok(_) => Ok(()),
+                Err(error) => self.tolerate("load_next", &error),
+            };
+        }
         let partitions = u64::from(self.swarm.options.partitions);
         let now_ms = self.clock.wall_us() / 1000;
         let core = self.core();

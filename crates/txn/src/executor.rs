@@ -23,12 +23,15 @@ use crate::typed::{Typed, ValueForm};
 use crate::verb::Marks;
 
 mod append;
+mod latching;
 mod scratch;
 #[cfg(feature = "flaws")]
 mod seeded;
 
 use append::append;
 use scratch::{Running, Scratch};
+
+pub use latching::Loader;
 
 /// The condition for the reply to a transaction: the durable epoch must have reached `epoch`. If `epoch` is 0, the
 /// reply need not wait.
@@ -56,6 +59,8 @@ pub struct Executor {
     options: ExecutorOptions,
     counters: CounterKeys,
     seeds: Seeds,
+    /// The loader of absent partitions. `None`: all partitions are loaded.
+    loader: Option<Arc<dyn Loader>>,
 }
 
 /// After this many runs that missed latches, a transaction gets all latches. Otherwise a transaction that needs a new
@@ -100,6 +105,8 @@ enum Outcome<R, E> {
     Missed(PartitionSet),
     /// The caller's patience with the latch of this partition has ended. The closure has not run.
     Held(PartitionId),
+    /// A restart has not loaded these partitions yet. The closure has not run.
+    Absent(PartitionSet),
     /// A command used a page-addressed table.
     NoCommand,
     Panicked(Box<dyn Any + Send>),
@@ -184,7 +191,16 @@ impl Executor {
             options,
             counters: CounterKeys::default(),
             seeds: Seeds::new(0),
+            loader: None,
         }
+    }
+
+    /// Returns the executor with a loader of the partitions that a restart has left absent. A transaction that needs
+    /// such partitions waits until they are loaded.
+    #[must_use]
+    pub fn with_loader(mut self, loader: Arc<dyn Loader>) -> Self {
+        self.loader = Some(loader);
+        self
     }
 
     /// Returns the executor with other seeds for the random numbers of transactions. Each life of a database needs
@@ -257,15 +273,14 @@ impl Executor {
         let mut again = None;
         let mut runs = 0;
         loop {
-            let logged = if armed(Flaw::HomeNotLogged) {
-                declared
-            } else {
-                &parts
-            };
             runs += 1;
             let declared = Declared {
                 latched: &parts,
-                logged,
+                logged: if armed(Flaw::HomeNotLogged) {
+                    declared
+                } else {
+                    &parts
+                },
             };
             let manner = again.as_ref().unwrap_or(manner);
             match self.attempt(scratch, declared, manner, &mut body) {
@@ -285,6 +300,10 @@ impl Executor {
                     }
                 }
                 Outcome::Held(id) => return Err(Error::Undeclared(id).into()),
+                Outcome::Absent(absent) => {
+                    self.await_loading(&absent, manner)?;
+                    runs -= 1;
+                }
                 Outcome::Failed(error) => {
                     if self.heap.kept_over_bound() {
                         self.heap.make_room();
@@ -323,7 +342,7 @@ impl Executor {
         let marks = Marks::default();
         let guards = match self.latch(declared.latched, manner) {
             Ok(guards) => guards,
-            Err(held) => return Outcome::Held(held),
+            Err(refused) => return refused.into(),
         };
         let held = Held {
             guards,
@@ -413,28 +432,6 @@ impl Executor {
                 Outcome::Panicked(panic)
             }
         }
-    }
-
-    /// Takes latches in ascending order. Fails with a partition if the caller's patience with its latch ends. No latch
-    /// is held then.
-    fn latch(&self, parts: &PartitionSet, manner: &Manner<'_>) -> Result<Guards<'_>, PartitionId> {
-        let mut guards = Guards::new();
-        for id in parts.iter() {
-            debug_assert!(
-                guards.last().is_none_or(|(last, _)| *last < id),
-                "no deadlock"
-            );
-            let latched = manner.patience.latch(&self.heap, id);
-            let mut part = latched.ok_or(id)?;
-            part.set_now(manner.now_ms);
-            guards.push((id, part));
-        }
-        debug_assert_eq!(
-            guards.len(),
-            parts.iter().count(),
-            "a latch for each partition of the set"
-        );
-        Ok(guards)
     }
 
     /// Returns a new transaction that holds these latches.

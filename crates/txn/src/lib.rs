@@ -50,7 +50,7 @@ pub use perdura_heap::{
     texts::TEXT_KEY_BYTES_MAX, texts::TEXT_PAGE_BYTES,
 };
 
-pub use executor::{Executor, ExecutorOptions, Ticket};
+pub use executor::{Executor, ExecutorOptions, Loader, Ticket};
 pub use lane::set_lane;
 pub use manner::Manner;
 pub use names::UNDECLARED_KEY;

@@ -17,6 +17,8 @@ const INTERVAL: Duration = Duration::from_micros(100);
 pub struct Patience<'a> {
     /// Returns whether the caller waits on for this partition's latch. `None`: the caller waits as long as necessary.
     waits_on: Option<&'a dyn Fn(PartitionId) -> bool>,
+    /// Notes that the transaction ended because partitions are absent. `None`: the caller waits until they are loaded.
+    absent: Option<&'a dyn Fn()>,
 }
 
 impl fmt::Debug for Patience<'_> {
@@ -29,7 +31,10 @@ impl fmt::Debug for Patience<'_> {
 
 impl<'a> Patience<'a> {
     /// The patience of a caller who waits for a latch as long as necessary.
-    pub const ENDLESS: Patience<'static> = Patience { waits_on: None };
+    pub const ENDLESS: Patience<'static> = Patience {
+        waits_on: None,
+        absent: None,
+    };
 
     /// Returns the patience of a caller who decides about each latch that another thread holds. The executor calls
     /// `waits_on` with the partition, at first after 0.1 ms and then repeatedly. The caller waits on while that returns
@@ -37,7 +42,24 @@ impl<'a> Patience<'a> {
     pub fn while_true(waits_on: &'a dyn Fn(PartitionId) -> bool) -> Self {
         Patience {
             waits_on: Some(waits_on),
+            absent: None,
         }
+    }
+
+    /// Returns the patience of a caller who does not wait while a restart loads partitions. The executor calls
+    /// `absent`, asks the loader for the partitions, and ends the transaction with
+    /// [`Error::Undeclared`](perdura_base::Error::Undeclared).
+    #[must_use]
+    pub fn unless_absent(self, absent: &'a dyn Fn()) -> Self {
+        Patience {
+            absent: Some(absent),
+            ..self
+        }
+    }
+
+    /// Returns the function to call when partitions are absent. `None`: the caller waits until they are loaded.
+    pub(crate) fn leaves_absent(&self) -> Option<&'a dyn Fn()> {
+        self.absent
     }
 
     /// Takes a latch. Returns `None` if the caller's patience has ended.

@@ -28,6 +28,16 @@ fn nothing_is_lost_by_kill_9_where_each_client_has_another_loop() {
     kill(&loops, 1, number_from_env("PERDURA_KILL_LOOPS_ROUNDS", 8));
 }
 
+#[test]
+fn nothing_is_lost_by_kill_9_where_partitions_are_loaded_on_demand() {
+    let on_demand = ["--on-demand", "always"];
+    kill(
+        &on_demand,
+        1,
+        number_from_env("PERDURA_KILL_DEMAND_ROUNDS", 8),
+    );
+}
+
 /// Kills a server with these settings and `disks` image disks again and again while clients write.
 fn kill(settings: &[&str], disks: usize, rounds: u64) {
     let seed = number_from_env("PERDURA_KILL_SEED", 1);

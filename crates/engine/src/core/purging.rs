@@ -18,7 +18,9 @@ impl Core {
     /// # Errors
     /// The log is full or the database has stopped. Trying again later loses nothing.
     pub fn purge_step(&self) -> Result<usize> {
-        if self.purge.is_held() {
+        // The headers of collections are known when the last partition is loaded. Before that, a collection without a
+        // header may be in use.
+        if self.purge.is_held() || !self.is_loaded() {
             return Ok(0);
         }
         self.heap().settle_drafts();

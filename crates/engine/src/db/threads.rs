@@ -9,7 +9,7 @@ use perdura_base::{Error, Result, StreamId};
 use perdura_device::Clock;
 use perdura_recovery::disks::Locks;
 
-use crate::background::{housekeeper, voucher};
+use crate::background::{housekeeper, loader, voucher};
 use crate::merging::Merging;
 use crate::shared::Shared;
 use crate::yielding::Side;
@@ -57,7 +57,7 @@ impl Threads {
     }
 
     /// Starts the threads other than flushers and archive threads: checkpointer, housekeeper and
-    /// voucher, and the mirror's thread if the database has nodes.
+    /// voucher, the mirror's thread if the database has nodes, and loaders if partitions are absent.
     fn start_keepers(&self) -> Result<()> {
         let shared = &self.shared;
         self.spawn("checkpoint", |shared| shared.checkpoints.run())?;
@@ -68,6 +68,11 @@ impl Threads {
             shared.mirror.set_collector(mirror);
         }
         self.spawn("vouch", |shared| voucher(&shared.ground))?;
+        if !shared.core().is_loaded() {
+            for number in 0..shared.core().options().schedule.threads {
+                self.spawn(&format!("load-{number}"), |shared| loader(&shared.ground))?;
+            }
+        }
         Ok(())
     }
 

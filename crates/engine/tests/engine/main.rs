@@ -33,6 +33,7 @@ mod mirrored;
 mod mirrored_faults;
 mod mirrored_threads;
 mod moments;
+mod on_demand;
 mod ordered;
 mod proving;
 mod restore;

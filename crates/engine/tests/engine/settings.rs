@@ -78,11 +78,11 @@ fn the_settings_are_these_and_no_experiment_is_among_them() {
     assert_eq!(fields(&TypedOptions::default()).join(" "), typed);
     let core = "partitions chunk_pages segment_bytes segment_bytes_first block_bytes_max queue_bytes_max lanes \
                 value_bytes_max memory_limit memory_ceiling memory_fault checkpoint_log_bytes \
-                consistent_checkpoints snapshot_mode kept_bound schedule tree methods orphans tables typed archived";
+                consistent_checkpoints snapshot_mode kept_bound schedule on_demand tree methods orphans tables typed archived";
     assert_eq!(fields(&CoreOptions::default()).join(" "), core);
     let all = "data log_dirs image_dirs archive archive_backlog archive_merge first_backup archive_retention \
                archive_selects streams partitions segment_bytes checkpoint_log_bytes checkpoint_seconds_max \
-               memory_limit value_bytes_max restart_level restart_methods threads tree log_io durability \
+               memory_limit value_bytes_max restart_level on_demand restart_methods threads tree log_io durability \
                snapshot_mode flush_every lock_wait typed node_settings nodes";
     assert_eq!(fields(&Options::new("data")).join(" "), all);
     let executor = ExecutorOptions {

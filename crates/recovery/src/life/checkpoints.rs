@@ -7,6 +7,7 @@ use perdura_base::Result;
 use perdura_wal::{EpochEnds, Wal};
 
 use crate::checkpoint::{CheckpointProgress, CheckpointStats, Checkpointer, Pin};
+use crate::demand::Loading;
 use crate::flush::flush_all;
 use crate::sweep_digest::SweepDigest;
 
@@ -18,26 +19,37 @@ pub struct Checkpoints {
     figures: Arc<Mutex<CheckpointStats>>,
     newest: Arc<Mutex<Option<Arc<SweepDigest>>>>,
     chain_is_long: bool,
+    /// The partitions that the restart has left absent. No checkpoint begins before all are loaded.
+    loading: Option<Arc<Loading>>,
 }
 
 impl Checkpoints {
     /// Wraps the machine of a new life. `chain_is_long` says whether checkpoints should shorten the anchor's chain of
     /// closed lives.
-    pub(super) fn new(wal: Arc<Wal>, machine: Checkpointer, chain_is_long: bool) -> Checkpoints {
+    pub(super) fn new(
+        wal: Arc<Wal>,
+        machine: Checkpointer,
+        chain_is_long: bool,
+        loading: Option<Arc<Loading>>,
+    ) -> Checkpoints {
         Checkpoints {
             wal,
             figures: machine.published(),
             newest: machine.newest_digest(),
             machine: Mutex::new(machine),
             chain_is_long,
+            loading,
         }
     }
 
-    /// Begins a checkpoint unless one is running.
+    /// Begins a checkpoint unless one is running. Loads first what the restart has left absent.
     ///
     /// # Errors
-    /// See [`Checkpointer::begin`].
+    /// See [`Checkpointer::begin`] and [`Loading::load`].
     pub fn begin(&self) -> Result<()> {
+        if let Some(loading) = &self.loading {
+            loading.load_all()?;
+        }
         self.machine.lock().begin()
     }
 
@@ -126,7 +138,11 @@ impl Checkpoints {
     /// # Errors
     /// The log has stopped.
     pub fn shorten_chain(&self) -> Result<()> {
-        if self.chain_is_long {
+        let is_loaded = self
+            .loading
+            .as_ref()
+            .is_none_or(|loading| loading.is_done());
+        if self.chain_is_long && is_loaded {
             let _cancelled = self.now().and_then(|()| self.now());
             self.wal.check()?;
         }

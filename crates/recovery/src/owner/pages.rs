@@ -76,8 +76,7 @@ impl Owner for Pages {
     fn redo(&self, restart: &mut RestartRun<'_>) -> Result<()> {
         restart.options.progress.enter(1);
         let loaded = load(restart.options, restart.anchor)?;
-        report(&mut restart.report, &loaded);
-        restart.loaded = Some(loaded);
+        restart.note_pages(loaded);
         Ok(())
     }
 }
@@ -91,7 +90,7 @@ pub(crate) struct Loaded {
 
 /// Fails if the pages of an image take more memory than the process may use. Without this check the kernel would kill
 /// the process at each start, during the loading of the pages.
-fn check_ceiling(memory: &MemoryAccount, bytes: u64) -> Result<()> {
+pub(crate) fn check_ceiling(memory: &MemoryAccount, bytes: u64) -> Result<()> {
     // The least memory in all: the pages, the indexes and the process itself.
     let least = bytes.saturating_add(bytes / 16 + PROCESS_BYTES);
     match memory.ceiling() {
@@ -104,6 +103,11 @@ fn check_ceiling(memory: &MemoryAccount, bytes: u64) -> Result<()> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Returns the bytes of the pages that a plan loads.
+pub(crate) fn page_bytes(image: &ImagePlan) -> u64 {
+    image.pages * to_u64(perdura_base::limits::PAGE_BYTES)
 }
 
 /// Recovers the pages from the database's images and streams. If pages of the newer image turn out to be damaged,
@@ -121,7 +125,7 @@ pub(crate) fn load(options: &RestartOptions, anchor: &Anchor) -> Result<Loaded> 
             }
             planned => planned?,
         };
-        let image_bytes = image.pages * to_u64(perdura_base::limits::PAGE_BYTES);
+        let image_bytes = page_bytes(&image);
         check_ceiling(&options.memory, image_bytes)?;
         let progress = options.progress.as_ref();
         progress.expect(image_bytes + likely_log_bytes(anchor, &image.begin));
@@ -171,7 +175,7 @@ pub(crate) fn load(options: &RestartOptions, anchor: &Anchor) -> Result<Loaded> 
 /// rows of the lost pages. Sidecars are also not used if the log has no page records. A sidecar is written after the
 /// image's instant. Only page records could show which rows moved between the two moments. After a salvage no slot is
 /// trusted, because the disks of the new database have none of the loaded pages.
-fn indexing<'a>(
+pub(crate) fn indexing<'a>(
     options: &'a RestartOptions,
     anchor: &Anchor,
     image: &'a ImagePlan,
@@ -181,7 +185,7 @@ fn indexing<'a>(
         k: image.k,
         rows: anchor.rows_as_of(image.k),
         slot: match options.mode {
-            RestartMode::Real | RestartMode::Dry => image.trusted_slot(),
+            RestartMode::Real | RestartMode::OnDemand | RestartMode::Dry => image.trusted_slot(),
             RestartMode::Salvage => None,
         },
         ckpt_floor: ckpt_floor(anchor, image),
@@ -207,7 +211,7 @@ fn likely_log_bytes(anchor: &Anchor, begin: &[Pos]) -> u64 {
 }
 
 /// Notes in the report what was loaded and played.
-fn report(report: &mut RestartReport, loaded: &Loaded) {
+pub(super) fn report(report: &mut RestartReport, loaded: &Loaded) {
     let Loaded { image, log, state } = loaded;
     let (seconds, busy) = (&mut report.seconds, &state.busy);
     seconds.backup_read = busy.backup_read;

@@ -59,7 +59,9 @@ impl Owner for Trees {
                  tree/pages. Nothing was changed. `perdura verify` lists the damage. Restore the \
                  directory from a copy",
             ))),
-            (Some(_), RestartMode::Real | RestartMode::Dry) => options.tree.check(),
+            (Some(_), RestartMode::Real | RestartMode::OnDemand | RestartMode::Dry) => {
+                options.tree.check()
+            }
         }
     }
 

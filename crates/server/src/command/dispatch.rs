@@ -167,7 +167,7 @@ fn consume(
         start <= replies.buf.len(),
         "what was replied before this request stays"
     );
-    if matches!(after, After::Behind(_) | After::Held(_)) {
+    if matches!(after, After::Behind(_) | After::Held(_) | After::Absent) {
         return keep_back(state, session, replies, start, after);
     }
     session.spent = Duration::ZERO;
@@ -226,6 +226,7 @@ fn keep_back(
     match after {
         After::Behind(bytes) => state.keep_back_for_log(session.seat, bytes),
         After::Held(landings) => state.beside.keep(session.seat, landings),
+        After::Absent => state.keep_back_for_loading(session.seat),
         _ => debug_assert!(false, "{after:?} does not postpone a request"),
     }
     After::Postpone

@@ -78,6 +78,8 @@ pub(crate) enum After {
     Held(u64),
     /// Nothing has happened: the request runs again when the log has room for this number of bytes.
     Behind(usize),
+    /// Nothing has happened: the request runs again when the restart has loaded more partitions.
+    Absent,
     /// Nothing has happened: the client does not speak Redis's protocol and is disconnected at once.
     Expel(Foreign),
     /// The whole server ends, with a checkpoint or without.

@@ -72,8 +72,7 @@ pub(crate) fn run_data(
     if begun.vainly == 0 && state.has_many_arguments(command, args) {
         return leave(state, session, begun, args, partitions);
     }
-    let (start, mut kept, mut held) = (replies.buf.len(), Vec::new(), None);
-    let mut watched = None;
+    let (start, mut kept, mut held, mut watched) = (replies.buf.len(), Vec::new(), None, None);
     let (observing, claims) = (
         Observing::of(state),
         RefCell::new(Claims::new(&state.common)),
@@ -119,7 +118,9 @@ pub(crate) fn run_data(
             return follow(state, request, outcome, ticket);
         }
         Ok(Some(Attempt::Behind { bytes })) => Undone::Behind(bytes),
-        Ok(None) => Undone::Held(partitions, met.get()),
+        Ok(None) => met
+            .get()
+            .map_or(Undone::Absent, |met| Undone::Held(partitions, met)),
         Err(error) => Undone::Failed(error),
     };
     replies.buf.truncate(start);
@@ -143,7 +144,9 @@ enum Undone {
     /// The log has no room for this number of bytes yet.
     Behind(usize),
     /// Another transaction holds a latch for long. Contains the partitions of the request's keys, and the held one.
-    Held(PartitionSet, Option<Met>),
+    Held(PartitionSet, Met),
+    /// A restart has not loaded a partition of the request yet.
+    Absent,
     Failed(Error),
 }
 
@@ -152,13 +155,9 @@ impl Undone {
     fn follow(self, state: &mut State, out: &mut Out<'_>) -> (Told, After) {
         match self {
             Undone::Behind(bytes) => (Told::NOTHING, After::Behind(bytes)),
-            Undone::Held(mut partitions, met) => {
-                debug_assert!(met.is_some(), "a held latch ended the attempt");
-                let mut landings = 0;
-                if let Some((partition, before)) = met {
-                    partitions.insert(partition);
-                    landings = before;
-                }
+            Undone::Absent => (Told::NOTHING, After::Absent),
+            Undone::Held(mut partitions, (partition, landings)) => {
+                partitions.insert(partition);
                 state.want(&partitions, landings);
                 (Told::NOTHING, After::Held(landings))
             }

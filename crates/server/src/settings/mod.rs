@@ -25,6 +25,7 @@ mod loops;
 mod nodes;
 mod packed;
 mod redis_conf;
+mod restarts;
 mod row;
 pub mod table;
 mod texts;

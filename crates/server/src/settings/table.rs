@@ -5,10 +5,12 @@ use super::row::{
     ANY_BYTES, I32_MAX, addresses, count, database, millis, one, path, paths, put_addresses,
     put_millis, put_path, put_paths, row, server,
 };
-use super::{ClientShare, Group, Setting, archive, clients, logs, loops, nodes, packed, texts};
+use super::{
+    ClientShare, Group, Setting, archive, clients, logs, loops, nodes, packed, restarts, texts,
+};
 use crate::options::{DebugAccess, OnStop};
 use crate::tls::TlsAuthClients;
-use perdura::{Level, LogIo};
+use perdura::LogIo;
 use std::path::PathBuf;
 
 /// All settings.
@@ -193,23 +195,9 @@ pub static SETTINGS: &[Setting] = &[
         }),
     )
     .redis("proto-max-bulk-len"),
-    row(
-        "restart-level",
-        Group::Database,
-        Kind::Integer { min: 1, max: 4 },
-        "How parallel a restart is. 4: the log is applied while the image is loaded.",
-        database!(
-            |o| one(o.restart_level.number()),
-            |o, v| known(&mut o.restart_level, v[0].parse().ok().and_then(Level::new))
-        ),
-    ),
-    row(
-        "threads",
-        Group::Database,
-        count(4096),
-        "Threads that load the image and apply the log at a restart. 0: one a core.",
-        database!(|o| one(o.threads), |o, v| number(&mut o.threads, &v[0])),
-    ),
+    restarts::ON_DEMAND,
+    restarts::LEVEL,
+    restarts::THREADS,
     row(
         "listen",
         Group::Network,

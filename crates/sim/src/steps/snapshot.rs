@@ -101,6 +101,9 @@ impl Reading {
 impl World {
     /// Takes a snapshot, or reads an open snapshot and sometimes ends it.
     pub(crate) fn snapshot_step(&mut self) -> Check {
+        if !self.core().is_loaded() {
+            return Ok(());
+        }
         let open = self.snapshots.len();
         if open == 0 || open < SNAPSHOTS_MAX && self.rng.u8(0..3) == 0 {
             let reading = Reading::begin(self.core());

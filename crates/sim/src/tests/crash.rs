@@ -40,6 +40,7 @@ fn crashes_meet_collections_of_rows_homes_abroad_orphans_scans_and_drafts() {
         "draft_in_progress",
         "draft_named",
         "text_named",
+        "on_demand",
     ] {
         assert!(report.reached.contains_key(mark), "{mark} never came");
     }

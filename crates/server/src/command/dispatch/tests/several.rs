@@ -1,4 +1,4 @@
-//! Tests of several loops that share a database. Each loop has a thread, and no sockets. `scripts/loops-mistakes.py`
+//! Tests of several loops that share a database. Each loop has a thread, and no sockets. `scripts/mistakes.py`
 //! shows that each test can fail.
 
 use super::{ask, call, leave, owed};

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Shows that the tests of several loops can fail.
+"""Shows that the tests of several loops and of loading on demand can fail.
 
-Each mistake changes one place of the server's code. The script runs the test that must notice it. It fails if the test
+Each mistake changes one place of the code. The script runs the test that must notice it. It fails if the test
 passes with the mistake, or if the place is not found any more.
 
-    scripts/loops-mistakes.py                   all mistakes, about a minute each
-    scripts/loops-mistakes.py claim-kept        some of them
-    scripts/loops-mistakes.py --list            their names
+    scripts/mistakes.py                   all mistakes, about a minute each
+    scripts/mistakes.py claim-kept        some of them
+    scripts/mistakes.py --list            their names
 """
 
 import pathlib
@@ -14,6 +14,9 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
+
+# The simulator's short run of crashes.
+CRASHES = "tests::crash::random_crash_chains_keep_every_promise"
 
 # Name: the test, the file, the text that is there, and the text of the mistake.
 MISTAKES = {
@@ -71,6 +74,36 @@ MISTAKES = {
         "wanted.intersects(partitions) && !is_long(*of)",
         "wanted.intersects(partitions) && is_long(*of)",
     ),
+    "absent-read": (
+        CRASHES,
+        "crates/txn/src/executor/latching.rs",
+        "is_absent |= part.is_absent();",
+        "is_absent &= part.is_absent();",
+    ),
+    "checkpoint-early": (
+        CRASHES,
+        "crates/recovery/src/life/checkpoints.rs",
+        "loading.load_all()?;",
+        "let _ = loading;",
+    ),
+    "purge-early": (
+        CRASHES,
+        "crates/engine/src/core/purging.rs",
+        "if self.purge.is_held() || !self.is_loaded() {",
+        "if self.purge.is_held() {",
+    ),
+    "waiting-header-forgotten": (
+        CRASHES,
+        "crates/recovery/src/demand/loading.rs",
+        "built[usize::from(id.0)] = true;",
+        "waiting.retain(|home, _| built[usize::from(home.0)]);\n        built[usize::from(id.0)] = true;",
+    ),
+    "late-catalog-page": (
+        CRASHES,
+        "crates/recovery/src/demand/catalog.rs",
+        "is_present() || is_of_catalog(change) {",
+        "is_present() && is_of_catalog(change) {",
+    ),
     "walk-deaf": (
         "redis::loops::keys_in_steps_sees_the_changes_of_other_loops",
         "crates/server/src/scans.rs",
@@ -94,7 +127,8 @@ def is_noticed(tree, name):
     path.write_text(text.replace(old, new))
     try:
         place = ["--test", "redis"] if test.startswith("redis::") else ["--lib"]
-        tests = ["test", "--quiet", "--package", "perdura-server", *place]
+        package = "perdura-sim" if test == CRASHES else "perdura-server"
+        tests = ["test", "--quiet", "--package", package, *place]
         if cargo(tree, *tests, "--no-run").returncode != 0:
             sys.exit(f"{name}: {file} does not build with the mistake; mend MISTAKES in this script")
         return cargo(tree, *tests, test).returncode != 0

@@ -1,0 +1,81 @@
+//! A restart that lets transactions run before it has loaded everything. It must lead to the rows of the other restarts.
+
+use std::sync::Arc;
+
+use fastrand::Rng;
+use perdura::{Core, Error, PartitionSet, Result, Tx};
+use perdura_base::PartitionId;
+use perdura_device::{CrashProfile, SimDisk};
+
+use crate::report::Check;
+
+/// The inputs of a check that an engine leads to the same rows if it loads partitions on demand.
+pub(crate) struct OnDemand<'a, O, C> {
+    /// The disks before the restart.
+    pub disks: &'a [Arc<SimDisk>],
+    /// Opens an engine. The flag says whether the engine loads partitions on demand.
+    pub open: O,
+    /// Compares an engine with the rows of the world's engine.
+    pub compare: C,
+}
+
+impl<O, C> OnDemand<'_, O, C>
+where
+    O: Fn(&[Arc<SimDisk>], bool) -> Result<Core>,
+    C: Fn(&Core) -> Check,
+{
+    /// Restarts and loads in a random order. In some checks the process dies before everything is loaded, and another
+    /// restart follows. Returns whether partitions were loaded on demand.
+    pub fn check(&self, choice: u64) -> Check<bool> {
+        let mut rng = Rng::with_seed(choice);
+        let mut was_on_demand = false;
+        for life in 0..3 {
+            let on_demand = life < 2;
+            let core = (self.open)(self.disks, on_demand)
+                .map_err(|error| format!("on demand, life {life}: {error}"))?;
+            was_on_demand |= core.loading.is_some();
+            if rng.bool() {
+                self.use_some(&core, &mut rng)
+                    .map_err(|error| format!("on demand, life {life}: {error}"))?;
+            }
+            let ends_early = life < 2 && rng.bool();
+            if !ends_early {
+                core.load_all()
+                    .map_err(|error| format!("on demand, life {life}, loading: {error}"))?;
+                (self.compare)(&core).map_err(|what| format!("on demand, life {life}: {what}"))?;
+            }
+            for disk in self.disks {
+                disk.crash(CrashProfile::Nothing, rng.u64(..));
+            }
+        }
+        Ok(was_on_demand)
+    }
+
+    /// Runs transactions, purges and loads in a random order, and takes a checkpoint at times.
+    fn use_some(&self, core: &Core, rng: &mut Rng) -> Result<()> {
+        let partitions = core.heap().geometry().partitions;
+        for _ in 0..rng.usize(1..6) {
+            match rng.u8(0..8) {
+                0..3 => {
+                    let some = (0..partitions).filter(|_| rng.u8(0..4) == 0);
+                    let parts: PartitionSet = some.map(PartitionId).collect();
+                    let read = |tx: &mut Tx<'_>| {
+                        parts.iter().try_for_each(|id| {
+                            match tx.view(id, |part| part.is_absent())? {
+                                true => Err(Error::Stopped(format!("partition {id} is absent"))),
+                                false => Ok(()),
+                            }
+                        })
+                    };
+                    let ((), _no_write) = core.transact(&parts, read)?;
+                }
+                3..5 => drop(core.load_next()?),
+                // Once all is loaded, the purge would remove expired keys that the other restarts still have.
+                5..7 if !core.is_loaded() => assert_eq!(core.purge_step()?, 0, "a purge waits"),
+                5..7 => {}
+                _ => core.checkpoint_now()?,
+            }
+        }
+        core.flush_all()
+    }
+}
