@@ -77,8 +77,8 @@ MISTAKES = {
     "absent-read": (
         CRASHES,
         "crates/txn/src/executor/latching.rs",
-        "is_absent |= part.is_absent();",
-        "is_absent &= part.is_absent();",
+        "if self.heap.is_absent(id) {",
+        "if self.heap.is_absent(id) && parts.iter().count() > 99 {",
     ),
     "checkpoint-early": (
         CRASHES,
@@ -94,9 +94,9 @@ MISTAKES = {
     ),
     "waiting-header-forgotten": (
         CRASHES,
-        "crates/recovery/src/demand/loading.rs",
-        "built[usize::from(id.0)] = true;",
-        "waiting.retain(|home, _| built[usize::from(home.0)]);\n        built[usize::from(id.0)] = true;",
+        "crates/recovery/src/demand/building.rs",
+        "waiting.remove(&id).unwrap_or_default()",
+        "waiting.remove(&id).filter(Vec::is_empty).unwrap_or_default()",
     ),
     "late-catalog-page": (
         CRASHES,

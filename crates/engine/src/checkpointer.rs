@@ -149,6 +149,7 @@ impl Checkpointer {
     }
 
     fn run_checkpoint(&self) -> Result<()> {
+        self.wait_for_loading()?;
         self.wait_for_copy()?;
         self.ground.core.checkpoint_begin()?;
         self.archive.ask_to(self.ground.core.wal().current());
@@ -197,6 +198,18 @@ impl Checkpointer {
                 }
             }
         }
+    }
+
+    /// Waits while other threads load partitions that the restart has left absent.
+    fn wait_for_loading(&self) -> Result<()> {
+        let loading = self.ground.core.loading.as_ref();
+        while loading.is_some_and(|loading| loading.is_running()) {
+            if self.ground.is_stopping() {
+                return Err(Error::Stopped("the database is being closed".into()));
+            }
+            std::thread::sleep(TICK);
+        }
+        Ok(())
     }
 
     /// Waits while the image that the next checkpoint overwrites is being copied. If the log has no room, or the

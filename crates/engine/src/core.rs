@@ -150,11 +150,11 @@ impl Core {
         }
         let tables = NamedTables::new(options.tables);
         let catalog_heap = life.catalog_heap();
-        let maps = tables_of(catalog_heap)?
+        let maps = tables_of(&catalog_heap)?
             .into_iter()
             .map(|(name, entry)| (name, entry.id))
             .collect();
-        let typed = TypedState::new(catalog_heap, &options.typed)?;
+        let typed = TypedState::new(&catalog_heap, &options.typed)?;
         Ok(Core {
             env,
             options,
@@ -171,7 +171,7 @@ impl Core {
 
     /// Finds the table of each name in the catalog. Makes a new table for a name that the catalog does not have.
     fn name_tables(&self) -> Result<()> {
-        let unnamed = self.tables.load(self.life.catalog_heap())?;
+        let unnamed = self.tables.load(&self.life.catalog_heap())?;
         if !unnamed.is_empty() {
             let _durable_with_the_first_write = self.renew(unnamed.iter().copied())?;
         }
@@ -543,8 +543,8 @@ impl Core {
     /// Reads all data; see [`crate::digest::summary`].
     ///
     /// # Errors
-    /// As [`digest`](Self::digest), and those of loading what a restart has left absent. [`Error::LogFull`] if changed pages of a tree cannot leave memory until the log is
-    /// written. A later call may succeed.
+    /// As [`digest`](Self::digest), and those of loading what a restart has left absent. [`Error::LogFull`] if changed
+    /// pages of a tree cannot leave memory until the log is written. A later call may succeed.
     pub fn summary(&self) -> Result<Summary> {
         self.load_all()?;
         crate::digest::summary(&self.life.data())

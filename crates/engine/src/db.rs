@@ -142,6 +142,13 @@ impl Db {
         self.shared.core().hold_purge(held);
     }
 
+    /// Returns the partitions that the restart has not loaded yet.
+    #[must_use]
+    pub fn absent_partitions(&self) -> PartitionSet {
+        let loading = self.shared.core().loading.as_ref();
+        loading.map_or_else(PartitionSet::empty, |loading| loading.absent())
+    }
+
     /// Returns how often the loading of a partition has ended since the restart, well or with an error. A transaction
     /// that met an absent partition is worth another try when this number has changed.
     #[must_use]

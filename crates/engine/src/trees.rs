@@ -38,7 +38,7 @@ impl Core {
     /// # Errors
     /// [`Error::Corrupt`] if the catalog contradicts a tree; the errors of a write.
     pub(crate) fn name_trees(&self) -> Result<()> {
-        let known = tables_of(self.catalog_heap())?;
+        let known = tables_of(&self.catalog_heap())?;
         let mut unnamed = Vec::new();
         for table in self.trees.iter().flat_map(|live| live.tree().tables()) {
             let mut entries = known.values();
@@ -101,7 +101,7 @@ impl Db {
     /// # Errors
     /// [`Error::Corrupt`] if the catalog is damaged.
     pub fn trees(&self) -> Result<Vec<String>> {
-        let named = tables_of(self.shared.core().catalog_heap())?;
+        let named = tables_of(&self.shared.core().catalog_heap())?;
         let of_tree = |entry: &Entry| entry.kind.component == ComponentKind::Tree;
         let names = named.into_iter().filter(|(_, entry)| of_tree(entry));
         Ok(names.map(|(name, _)| name).collect())
@@ -113,7 +113,7 @@ impl Db {
     /// As [`trees`](Self::trees).
     pub fn tree(&self, name: &str) -> Result<Option<TreeTable>> {
         let core = self.shared.core();
-        let named = tables_of(core.catalog_heap())?;
+        let named = tables_of(&core.catalog_heap())?;
         let Some(table) = named.get(name).map(|entry| entry.id) else {
             return Ok(None);
         };

@@ -6,7 +6,7 @@
 //! a page is born (taken into use), under that page's latch.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -23,12 +23,28 @@ use crate::partition::Partition;
 /// A latched partition.
 pub type PartitionGuard<'a> = MutexGuard<'a, Partition>;
 
+/// A partition with its latch.
+struct Latched {
+    /// True while a restart has not loaded the partition. It becomes false once.
+    is_absent: AtomicBool,
+    latch: Mutex<Partition>,
+}
+
+impl Latched {
+    fn new(partition: Partition) -> Latched {
+        Latched {
+            is_absent: AtomicBool::new(false),
+            latch: Mutex::new(partition),
+        }
+    }
+}
+
 /// All rows of a database, in memory.
 pub struct Heap {
     geometry: Geometry,
     memory: Arc<MemoryAccount>,
     ckpt_epoch: Arc<AtomicU64>,
-    parts: Box<[CachePadded<Mutex<Partition>>]>,
+    parts: Box<[CachePadded<Latched>]>,
     pub(crate) cuts: Arc<CutState>,
     /// The drafts dropped while their partition was latched.
     pub(crate) abandoned: Mutex<Vec<(TableId, Home)>>,
@@ -45,7 +61,7 @@ impl Heap {
             .map(PartitionId)
             .map(|id| Pages::new(id, geometry, memory.clone(), ckpt_epoch.clone()))
             .map(|pages| Partition::new(pages, cuts.clone()))
-            .map(|part| CachePadded::new(Mutex::new(part)))
+            .map(|part| CachePadded::new(Latched::new(part)))
             .collect();
         Heap {
             geometry,
@@ -77,17 +93,35 @@ impl Heap {
     /// Takes a partition's latch. A caller that needs several latches takes the latches in ascending order of the
     /// partitions.
     pub fn lock(&self, partition: PartitionId) -> PartitionGuard<'_> {
-        self.parts[usize::from(partition.0)].lock()
+        self.parts[usize::from(partition.0)].latch.lock()
     }
 
     /// Takes a partition's latch if it is free.
     pub fn try_lock(&self, partition: PartitionId) -> Option<PartitionGuard<'_>> {
-        self.parts[usize::from(partition.0)].try_lock()
+        self.parts[usize::from(partition.0)].latch.try_lock()
     }
 
     /// Takes a partition's latch if it becomes free within this time.
     pub fn lock_for(&self, partition: PartitionId, time: Duration) -> Option<PartitionGuard<'_>> {
-        self.parts[usize::from(partition.0)].try_lock_for(time)
+        self.parts[usize::from(partition.0)]
+            .latch
+            .try_lock_for(time)
+    }
+
+    /// Returns whether a restart has not loaded a partition yet. Its rows must not be read or changed before. A partition
+    /// that is loaded stays so.
+    #[must_use]
+    #[inline]
+    pub fn is_absent(&self, partition: PartitionId) -> bool {
+        let part = &self.parts[usize::from(partition.0)];
+        part.is_absent.load(Ordering::Acquire)
+    }
+
+    /// Sets whether a partition waits for a restart that loads it.
+    pub fn set_absent(&self, partition: PartitionId, is_absent: bool) {
+        let part = &self.parts[usize::from(partition.0)];
+        let before = part.is_absent.swap(is_absent, Ordering::AcqRel);
+        assert_ne!(before, is_absent, "partition {partition} is loaded once");
     }
 
     /// Returns the current checkpoint epoch, `G`.

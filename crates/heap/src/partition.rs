@@ -46,8 +46,6 @@ pub struct Partition {
     pub(crate) now_second: u32,
     /// True if tables note the times of accesses to keys.
     pub(crate) notes_accesses: bool,
-    /// True while a restart has not loaded the partition.
-    is_absent: bool,
     pub(crate) cuts: Cuts,
 }
 
@@ -73,25 +71,7 @@ impl Partition {
             marks: Marks::default(),
             now_second: NEVER,
             notes_accesses: false,
-            is_absent: false,
         }
-    }
-
-    /// Returns whether a restart has not loaded the partition yet. Its rows must not be read or changed before.
-    #[must_use]
-    #[inline]
-    pub fn is_absent(&self) -> bool {
-        self.is_absent
-    }
-
-    /// Sets whether the partition waits for a restart that loads it.
-    pub fn set_absent(&mut self, is_absent: bool) {
-        assert_ne!(
-            self.is_absent, is_absent,
-            "partition {} is loaded once",
-            self.id
-        );
-        self.is_absent = is_absent;
     }
 
     /// Returns the partition's id.

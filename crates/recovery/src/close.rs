@@ -10,6 +10,10 @@ use crate::image::folder;
 use crate::options::RestartOptions;
 use crate::plan::ImagePlan;
 
+/// The maximum number of closed lives in the anchor when a database begins to serve. Only the closed lives that
+/// checkpoints could remove are counted. If there are more, two checkpoints run first.
+const CHAIN_LONG: usize = 32;
+
 /// Rewrites and syncs the log that this restart has read, so that it is durable. Only then may the anchor vouch for the
 /// log. The crashed process may have written blocks and created files without syncing them.
 pub(crate) fn make_durable(
@@ -162,4 +166,17 @@ pub(crate) fn last_number(cut: &Cut) -> Gsn {
 pub(crate) fn ckpt_floor(anchor: &Anchor, image: &ImagePlan) -> CkptEpoch {
     let images = anchor.images.iter().map(|image| image.k);
     images.max().unwrap_or_default().max(image.k)
+}
+
+/// Returns whether the anchor has more than [`CHAIN_LONG`] closed lives that checkpoints could remove. Lives that are
+/// not yet archived are not counted, because checkpoints do not remove them.
+pub(crate) fn is_chain_long(record: &Anchor, options: &RestartOptions) -> bool {
+    let archived = options.archived.as_ref().or(record.archived.as_ref());
+    let is_archived = |link: &&ChainLink| {
+        archived.is_none_or(|archived| {
+            let mut cuts = link.cut.iter().zip(&archived.ends);
+            cuts.all(|(cut, end)| cut <= end)
+        })
+    };
+    record.chain.iter().filter(is_archived).count() > CHAIN_LONG
 }

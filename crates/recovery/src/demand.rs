@@ -22,16 +22,18 @@ use std::sync::Arc;
 
 use perdura_base::{CkptEpoch, Result};
 use perdura_heap::Heap;
-use perdura_wal::Guard;
+use perdura_wal::{Guard, Scheme};
 
 use crate::anchor::Anchor;
 use crate::base::Image;
+use crate::close::is_chain_long;
 use crate::indexing::Tables;
 use crate::level::Busy;
+
 use crate::options::{RestartMode, RestartOptions};
 use crate::owner::pages::{Loaded, check_ceiling, indexing, page_bytes};
 use crate::owner::{RestartRun, claims};
-use crate::plan::plan_image;
+use crate::plan::{ImagePlan, plan_image};
 use crate::player::PagePlayer;
 use crate::recover::State;
 use crate::route::Routes;
@@ -39,12 +41,14 @@ use crate::source::LogSource;
 use crate::streams::Streams;
 use crate::tables::{Addressing, Catalog};
 
+mod building;
 mod catalog;
 mod loading;
 mod tail;
 
 pub use loading::Loading;
 
+use building::Building;
 use catalog::CatalogPages;
 use tail::SortedTail;
 
@@ -59,6 +63,20 @@ pub(crate) struct Awaited {
     catalog: Catalog,
     /// A heap that has only the pages of the catalog.
     catalog_heap: Arc<Heap>,
+}
+
+impl Awaited {
+    /// Begins the loading into a heap whose partitions are absent, from an image with these records behind it.
+    pub fn load(
+        self,
+        heap: &Arc<Heap>,
+        image: ImagePlan,
+        options: &RestartOptions,
+        scheme: Scheme,
+    ) -> Arc<Loading> {
+        let building = Building::new(heap, image, self, options, scheme);
+        Arc::new(Loading::new(heap.geometry().partitions, building))
+    }
 }
 
 /// The memory for the records behind the image, in units of the budget for records that were read and not yet played.
@@ -88,6 +106,9 @@ pub(crate) fn begin(redo: &mut RestartRun<'_>) -> Result<Option<Awaited>> {
         }
         Decision::OnDemand(begun) => {
             let (loaded, awaited) = *begun;
+            let pages = loaded.image.pages;
+            let note = format!("{pages} page(s) of the image are loaded on demand");
+            redo.report.notes.push(note);
             redo.note_pages(loaded);
             Ok(Some(awaited))
         }
@@ -105,6 +126,9 @@ fn obstacle(options: &RestartOptions, anchor: &Anchor) -> Option<&'static str> {
     }
     if !claims(anchor).is_empty() {
         return Some("its log has ordered frames or operations on trees");
+    }
+    if is_chain_long(anchor, options) {
+        return Some("it has had many restarts, and checkpoints shorten their list first");
     }
     None
 }
@@ -178,10 +202,10 @@ fn decide(options: &RestartOptions, anchor: &Anchor) -> Result<Decision> {
 /// Marks all partitions of a new heap as absent.
 fn leave_absent(heap: &Heap) {
     for id in heap.ids() {
-        heap.lock(id).set_absent(true);
+        heap.set_absent(id, true);
     }
     assert!(
-        heap.ids().all(|id| heap.lock(id).is_absent()),
+        heap.ids().all(|id| heap.is_absent(id)),
         "no partition can be read before it is loaded"
     );
 }

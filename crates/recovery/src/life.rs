@@ -13,13 +13,11 @@ use perdura_base::{Epoch, Pos, Result, StreamId};
 use perdura_device::Clock;
 use perdura_heap::Heap;
 use perdura_wal::segment::SegmentId;
-use perdura_wal::{
-    ChainLink, FlushProgress, RestartRecord, Rung, Scheme, TailOptions, Wal, WalOptions,
-};
+use perdura_wal::{FlushProgress, RestartRecord, Rung, Scheme, TailOptions, Wal, WalOptions};
 
-use crate::anchor::Anchor;
 use crate::anchor_cell::AnchorCell;
 use crate::checkpoint::{CheckpointParts, CheckpointProgress, CheckpointStats, Checkpointer};
+use crate::close::is_chain_long;
 use crate::component::{Data, shares};
 use crate::demand::Loading;
 use crate::flush::flush_all;
@@ -33,10 +31,6 @@ use crate::vouch::{mark_clean, vouch, vouch_last};
 use crate::window::Window;
 
 pub use checkpoints::Checkpoints;
-
-/// The maximum number of closed lives in the anchor when a database begins to serve. Only the closed lives that
-/// checkpoints could remove are counted. If there are more, two checkpoints run first.
-const CHAIN_LONG: usize = 32;
 
 /// An open database that can take transactions.
 pub struct Life {
@@ -132,19 +126,6 @@ fn open_log(
         "nothing becomes durable before the restart is noted"
     );
     Ok(wal)
-}
-
-/// Returns whether the anchor has more than [`CHAIN_LONG`] closed lives that checkpoints could remove. Lives that are
-/// not yet archived are not counted, because checkpoints do not remove them.
-fn is_chain_long(record: &Anchor, options: &RestartOptions) -> bool {
-    let archived = options.archived.as_ref().or(record.archived.as_ref());
-    let is_archived = |link: &&ChainLink| {
-        archived.is_none_or(|archived| {
-            let mut cuts = link.cut.iter().zip(&archived.ends);
-            cuts.all(|(cut, end)| cut <= end)
-        })
-    };
-    record.chain.iter().filter(is_archived).count() > CHAIN_LONG
 }
 
 /// Checks that the log of a new life continues after the last epoch that the restart kept.
@@ -262,9 +243,10 @@ impl Life {
     /// Returns the heap to read the catalog from. While partitions are absent, it has only the catalog, as of the
     /// restart.
     #[must_use]
-    pub fn catalog_heap(&self) -> &Arc<Heap> {
-        let loading = self.loading.as_ref().filter(|loading| !loading.is_done());
-        loading.map_or(&self.heap, |loading| loading.catalog_heap())
+    pub fn catalog_heap(&self) -> Arc<Heap> {
+        let loading = self.loading.as_ref();
+        let catalog = loading.and_then(|loading| loading.catalog_heap());
+        catalog.unwrap_or_else(|| Arc::clone(&self.heap))
     }
 
     /// Returns the pages. All partitions must be loaded.

@@ -465,35 +465,34 @@ impl ImagePlan {
     #[must_use]
     pub fn give_up(&self, bad: &BTreeSet<PageId>, why: &str) -> Error {
         let worst = bad.first().copied().unwrap_or_default();
-        Error::corrupt(
-            format!("{}/pages", folder(self.slot.unwrap_or(ImageSlot::A))),
-            self.places.place(worst).offset(),
-            format!(
-                "page {worst} as the directory of checkpoint {} lists it",
-                self.k
-            ),
-            format!("other bytes ({} page(s) are damaged)", bad.len()),
-            format!("It cannot be rebuilt: {why}. Restore a backup. {COPIED}"),
-        )
+        let found = format!("other bytes ({} page(s) are damaged)", bad.len());
+        let consequence = format!("It cannot be rebuilt: {why}. Restore a backup. {COPIED}");
+        self.damage(worst, found, consequence)
     }
 
     /// Returns the error for a partition whose pages turned out to be damaged after the database began to serve.
     #[must_use]
-    pub(crate) fn found_late(&self, partition: PartitionId) -> Error {
+    pub(crate) fn found_late(&self, geometry: &Geometry, partition: PartitionId) -> Error {
         let bad = self.bad.lock();
-        let worst = bad.iter().map(|(_, page)| *page).next().unwrap_or_default();
+        let mut bad = bad.iter().map(|(_, page)| *page);
+        let worst = bad.find(|page| geometry.partition_of_page(*page) == partition);
+        let consequence = format!(
+            "Partition {partition} cannot be loaded now. Nothing is lost so far. Stop the database, and open it without \
+             loading on demand. The restart then takes the page from the other image and the log, if they have it"
+        );
+        self.damage(worst.unwrap_or_default(), "other bytes".into(), consequence)
+    }
+
+    fn damage(&self, page: PageId, found: String, consequence: String) -> Error {
         Error::corrupt(
             format!("{}/pages", folder(self.slot.unwrap_or(ImageSlot::A))),
-            self.places.place(worst).offset(),
+            self.places.place(page).offset(),
             format!(
-                "page {worst} as the directory of checkpoint {} lists it",
+                "page {page} as the directory of checkpoint {} lists it",
                 self.k
             ),
-            "other bytes",
-            format!(
-                "Partition {partition} cannot be loaded now. Nothing is lost so far. Stop the database, and open it \
-                 without loading on demand. The restart then takes the page from the other image and the log"
-            ),
+            found,
+            consequence,
         )
     }
 

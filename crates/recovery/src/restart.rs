@@ -226,8 +226,7 @@ fn begin_life(
     report.incarnation = record.incarnation.0;
     let directories = trusted_directories(&mut image, &record);
     report.notes.append(&mut image.notes);
-    let loading =
-        awaited.map(|awaited| Loading::new(&state.heap, image, awaited, options, record.scheme));
+    let loading = awaited.map(|awaited| awaited.load(&state.heap, image, options, record.scheme));
     Ok(Restarted {
         heap: state.heap,
         anchor: anchor_cell,

@@ -13,8 +13,27 @@ pub(crate) fn text(progress: &Progress, elapsed: Duration) -> String {
     format!("LOADING Perdura is loading the dataset in memory: {percent}% done, {left}")
 }
 
-/// Returns the fields of the INFO section `persistence`, by Redis names.
-pub(crate) fn info(progress: &Progress, elapsed: Duration) -> [(&'static str, String); 5] {
+/// Returns the fields about a restart in the INFO section `persistence`. All but the last have Redis's names. `loads` has
+/// the progress and the time since the start, until the database has opened. `absent` is the count of partitions that
+/// are not loaded yet.
+pub(crate) fn info(
+    loads: Option<(&Progress, Duration)>,
+    absent: usize,
+) -> Vec<(&'static str, String)> {
+    let mut fields = vec![
+        ("loading", u8::from(loads.is_some()).to_string()),
+        ("async_loading", "0".to_owned()),
+    ];
+    fields.extend(
+        loads
+            .into_iter()
+            .flat_map(|(progress, elapsed)| progress_fields(progress, elapsed)),
+    );
+    fields.push(("partitions_to_load", absent.to_string()));
+    fields
+}
+
+fn progress_fields(progress: &Progress, elapsed: Duration) -> [(&'static str, String); 5] {
     let eta = progress
         .eta_seconds(elapsed)
         .and_then(|s| i64::try_from(s).ok())

@@ -321,7 +321,7 @@ pub(crate) trait OverCore {
             },
             compare: |core: &Core| self.compare_with(core, live),
         };
-        check.check(choice).map(drop)
+        check.check(choice)
     }
 
     /// Checks that restarts lead to equal rows at every level of parallelism, in random orders of jobs, and in both

@@ -12,8 +12,8 @@ impl Core {
     /// Makes the declared tables and procedures that the catalog lacks. Looks up the ids of existing procedures. If the
     /// database has key-addressed tables, first declares in the anchor the kinds of frames that the log may then hold.
     pub(crate) fn make_typed(&mut self) -> Result<()> {
-        let missing = self.typed.missing(self.life.catalog_heap())?;
-        let procedures = self.typed.number_procedures(self.life.catalog_heap())?;
+        let missing = self.typed.missing(&self.life.catalog_heap())?;
+        let procedures = self.typed.number_procedures(&self.life.catalog_heap())?;
         if self.typed.has_keyed(&missing) {
             self.declare_families()?;
             self.checkpoints.require_cuts();

@@ -1,11 +1,13 @@
 //! A restart that lets transactions run before it has loaded everything.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
-use perdura::{Core, CoreOptions, Error, Progress};
+use perdura::{Core, CoreOptions, Error, PartitionId, Progress, Tx};
 use perdura_device::{CrashProfile, FaultPlan, SimDisk};
 use perdura_recovery::image::folder;
 use perdura_recovery::read_anchor;
+use perdura_txn::{Manner, Patience, Says};
 
 use crate::core_steps::{env, get, open, put, small};
 
@@ -53,9 +55,13 @@ fn expected(number: usize) -> &'static [u8] {
 fn a_transaction_loads_the_partitions_that_it_needs_and_no_others() {
     let core = open_on_demand(&crashed());
     let loading = core.loading.clone().expect("nothing is loaded");
-    assert_eq!(loading.left(), 4);
+    assert_eq!(loading.absent().iter().count(), 4);
     assert_eq!(get(&core, "key0").as_deref(), Some(expected(0)));
-    assert_eq!(loading.left(), 3, "one partition is loaded");
+    assert_eq!(
+        loading.absent().iter().count(),
+        3,
+        "one partition is loaded"
+    );
     let ((), _ticket) = core
         .transact(&core.all_partitions(), |_| Ok::<_, Error>(()))
         .expect("the others are loaded");
@@ -63,6 +69,31 @@ fn a_transaction_loads_the_partitions_that_it_needs_and_no_others() {
     for (number, key) in keys().enumerate() {
         assert_eq!(get(&core, &key).as_deref(), Some(expected(number)), "{key}");
     }
+}
+
+#[test]
+fn a_caller_that_does_not_wait_is_refused_and_its_partitions_come_next() {
+    let core = open_on_demand(&crashed());
+    let last = PartitionId(3);
+    let parts = [last].into_iter().collect();
+    let refusals = Cell::new(0);
+    let note = || refusals.set(refusals.get() + 1);
+    let manner = Manner {
+        patience: Patience::ENDLESS.unless_absent(&note),
+        ..Manner::new(1, Says::Effects)
+    };
+    let nothing = |_: &mut Tx<'_>| Ok::<_, Error>(());
+    let refused = core.transact_in_manner(&parts, &manner, nothing, |(), _| ());
+    assert!(
+        matches!(refused, Err(Error::Undeclared(id)) if id == last),
+        "{refused:?}"
+    );
+    assert_eq!(refusals.get(), 1);
+    assert!(core.load_next().unwrap());
+    let loading = core.loading.as_ref().expect("three partitions are absent");
+    assert!(!loading.absent().contains(last) && loading.absent().iter().count() == 3);
+    let done = core.transact_in_manner(&parts, &manner, nothing, |(), _| ());
+    assert!(done.is_ok() && refusals.get() == 1, "{done:?}");
 }
 
 #[test]

@@ -1,24 +1,13 @@
 //! The loading of partitions that a restart has left absent.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
-use perdura_base::limits::PAGE_BYTES;
-use perdura_base::num::to_u64;
-use perdura_base::{CkptEpoch, Error, ImageSlot, PartitionId, PartitionSet, Result};
-use perdura_heap::{FoundHeader, Heap, MemoryUse};
-use perdura_wal::scheme::Scheme;
+use perdura_base::{Error, PartitionId, PartitionSet, Result};
+use perdura_heap::Heap;
 
-use super::Awaited;
-use crate::base::Image;
-use crate::heap_pages::check_partition;
-use crate::indexing::{Indexing, ReadCatalog};
-use crate::load::LoadedRun;
-use crate::options::RestartOptions;
-use crate::owner::pages::page_bytes;
-use crate::plan::ImagePlan;
+use super::building::Building;
 
 /// The state of a partition.
 #[derive(Clone)]
@@ -31,6 +20,31 @@ enum Presence {
     Ready,
     /// It cannot be loaded, for this reason.
     Damaged(Arc<str>),
+}
+
+impl States {
+    /// Chooses the missing partition to load next, and marks it.
+    fn take_next(&mut self) -> Option<PartitionId> {
+        let is_missing = |id: &PartitionId| matches!(self.of[usize::from(id.0)], Presence::Missing);
+        let count = u16::try_from(self.of.len()).expect("at most 256 partitions");
+        let missing: PartitionSet = (0..count).map(PartitionId).filter(is_missing).collect();
+        let readable = |id: &PartitionId| missing.contains(*id) && !self.unread.contains(*id);
+        let next = self.asked.iter().find(readable);
+        let next = next.or_else(|| missing.iter().find(readable));
+        if next.is_none() {
+            self.unread = PartitionSet::empty();
+        }
+        let next = next.or_else(|| missing.iter().next())?;
+        self.of[usize::from(next.0)] = Presence::Loading;
+        Some(next)
+    }
+
+    /// Returns whether a thread is loading a partition.
+    fn is_loading(&self) -> bool {
+        self.of
+            .iter()
+            .any(|state| matches!(state, Presence::Loading))
+    }
 }
 
 /// The failure of a partition's loading.
@@ -46,81 +60,51 @@ struct States {
     of: Vec<Presence>,
     /// The partitions that transactions wait for.
     asked: PartitionSet,
+    /// The partitions that could not be read when they were last tried. Others come first.
+    unread: PartitionSet,
     /// The count of partitions that are missing or being loaded.
     left: usize,
-    /// The count of loadings that have ended, well or with an error.
-    ended: u64,
 }
 
-/// The headers of collections that were found so far.
-struct Headers {
-    /// The headers whose collections are in a partition that is not built yet.
-    waiting: BTreeMap<PartitionId, Vec<FoundHeader>>,
-    /// For each partition, whether its rows are indexed.
-    built: Vec<bool>,
-}
-
-/// The partitions that a restart has left absent, and everything that is needed to load them.
+/// The partitions that a restart has left absent.
 pub struct Loading {
-    heap: Arc<Heap>,
-    awaited: Awaited,
-    image: ImagePlan,
-    /// The parts of the image that have pages of a partition: the disk and the number of each.
-    parts: Vec<Vec<(usize, usize)>>,
-    forms: Arc<dyn ReadCatalog>,
-    scheme: Scheme,
-    slot: Option<ImageSlot>,
+    partitions: u16,
+    /// Everything that the partitions are built of. `None`: all are loaded.
+    building: Mutex<Option<Arc<Building>>>,
     states: Mutex<States>,
     changed: Condvar,
-    headers: Mutex<Headers>,
+    /// The count of loadings that have ended, well or with an error.
+    ended: AtomicU64,
     is_done: AtomicBool,
 }
 
 impl Loading {
-    /// Begins the loading into a heap whose partitions are absent. The memory account is charged for all pages of the
-    /// image at once.
-    pub(crate) fn new(
-        heap: &Arc<Heap>,
-        image: ImagePlan,
-        awaited: Awaited,
-        options: &RestartOptions,
-        scheme: Scheme,
-    ) -> Arc<Loading> {
-        let partitions = usize::from(heap.geometry().partitions);
-        let mut parts = vec![Vec::new(); partitions];
-        for (disk, runs) in image.runs.iter().enumerate() {
-            for (number, run) in runs.iter().enumerate() {
-                parts[usize::from(run.partition.0)].push((disk, number));
-            }
-        }
-        heap.memory().add(MemoryUse::Pages, page_bytes(&image));
-        Arc::new(Loading {
-            heap: Arc::clone(heap),
-            slot: image.trusted_slot(),
-            image,
-            awaited,
-            parts,
-            forms: Arc::clone(&options.catalog),
-            scheme,
+    pub(super) fn new(partitions: u16, building: Building) -> Loading {
+        let count = usize::from(partitions);
+        Loading {
+            partitions,
+            building: Mutex::new(Some(Arc::new(building))),
             states: Mutex::new(States {
-                of: vec![Presence::Missing; partitions],
+                of: vec![Presence::Missing; count],
                 asked: PartitionSet::empty(),
-                left: partitions,
-                ended: 0,
+                unread: PartitionSet::empty(),
+                left: count,
             }),
             changed: Condvar::new(),
-            headers: Mutex::new(Headers {
-                waiting: BTreeMap::new(),
-                built: vec![false; partitions],
-            }),
+            ended: AtomicU64::new(0),
             is_done: AtomicBool::new(false),
-        })
+        }
     }
 
-    /// Returns a heap that has only the pages of the catalog, as of the restart.
+    fn building(&self) -> Option<Arc<Building>> {
+        self.building.lock().clone()
+    }
+
+    /// Returns a heap that has only the pages of the catalog, as of the restart. `None`: all partitions are loaded.
     #[must_use]
-    pub fn catalog_heap(&self) -> &Arc<Heap> {
-        &self.awaited.catalog_heap
+    pub fn catalog_heap(&self) -> Option<Arc<Heap>> {
+        let building = self.building();
+        building.map(|building| Arc::clone(building.catalog_heap()))
     }
 
     /// Returns whether all partitions are loaded.
@@ -129,16 +113,22 @@ impl Loading {
         self.is_done.load(Ordering::Acquire)
     }
 
-    /// Returns how many partitions are not loaded yet.
+    /// Returns the partitions that are not loaded yet.
     #[must_use]
-    pub fn left(&self) -> usize {
-        self.states.lock().left
+    pub fn absent(&self) -> PartitionSet {
+        if self.is_done() {
+            return PartitionSet::empty();
+        }
+        let states = self.states.lock();
+        let all = (0..self.partitions).map(PartitionId).zip(&states.of);
+        let absent = all.filter(|(_, state)| !matches!(state, Presence::Ready));
+        absent.map(|(id, _)| id).collect()
     }
 
     /// Returns how often the loading of a partition has ended, well or with an error.
     #[must_use]
     pub fn ended(&self) -> u64 {
-        self.states.lock().ended
+        self.ended.load(Ordering::Acquire)
     }
 
     /// Loads these partitions, or waits until other threads have loaded them. The caller holds no latch.
@@ -165,20 +155,30 @@ impl Loading {
         Ok(())
     }
 
-    /// Loads the next partition that is missing. A partition that was [asked](Self::ask) for comes first. Returns
-    /// whether there was one.
+    /// Loads the next partition that is missing. A partition that was [asked](Self::ask) for comes first. If none is
+    /// missing, waits while other threads load some, because their reads may fail. Returns whether a loading has ended.
     ///
     /// # Errors
     /// As [`load`](Self::load).
     pub fn load_next(&self) -> Result<bool> {
         let next = {
-            let states = self.states.lock();
-            let is_missing =
-                |id: &PartitionId| matches!(states.of[usize::from(id.0)], Presence::Missing);
-            let asked = states.asked.iter().find(is_missing);
-            asked.or_else(|| self.heap.ids().find(is_missing))
+            let mut states = self.states.lock();
+            let next = states.take_next();
+            if next.is_none() && states.is_loading() {
+                self.changed.wait(&mut states);
+                return Ok(true);
+            }
+            next
         };
-        next.map_or(Ok(false), |id| self.load_one(id).map(|()| true))
+        next.map_or(Ok(false), |id| self.load_marked(id).map(|()| true))
+    }
+
+    /// Returns whether a partition is missing or being loaded.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        let states = self.states.lock();
+        let mut of = states.of.iter();
+        of.any(|state| matches!(state, Presence::Missing | Presence::Loading))
     }
 
     /// Loads all partitions, and returns when the last one is ready.
@@ -189,7 +189,7 @@ impl Loading {
         if self.is_done() {
             return Ok(());
         }
-        self.load(&PartitionSet::all(self.heap.geometry().partitions))?;
+        self.load(&PartitionSet::all(self.partitions))?;
         let mut states = self.states.lock();
         while !self.is_done() {
             self.changed.wait(&mut states);
@@ -211,9 +211,14 @@ impl Loading {
             }
             states.of[at] = Presence::Loading;
         }
+        self.load_marked(id)
+    }
+
+    /// Loads a partition that the caller has marked as being loaded.
+    fn load_marked(&self, id: PartitionId) -> Result<()> {
         let mut end = Ended {
             loading: self,
-            at,
+            id,
             state: Presence::Damaged("its loading stopped with a bug in Perdura".into()),
         };
         let result = self.bring(id);
@@ -228,91 +233,19 @@ impl Loading {
         })
     }
 
-    /// Loads a partition.
+    /// Loads a partition. All reads come first. After a failed read nothing has changed, and the next transaction tries
+    /// again.
     fn bring(&self, id: PartitionId) -> Result<(), Failure> {
-        // All reads come first. After a failed read nothing has changed, and the next transaction tries again.
-        let parts = &self.parts[usize::from(id.0)];
-        let read = parts
-            .iter()
-            .map(|(disk, number)| self.image.read(*disk, *number));
-        let read = read.collect::<Result<Vec<_>>>().map_err(Failure::Read)?;
-        self.build(id, read).map_err(Failure::Damage)
+        let building = self.building().expect("a partition is missing");
+        let read = building.read(id).map_err(Failure::Read)?;
+        building.build(id, read).map_err(Failure::Damage)
     }
 
-    /// Builds a partition of pages of the image and records behind it.
-    fn build(&self, id: PartitionId, read: Vec<LoadedRun>) -> Result<()> {
-        let heap = self.heap.as_ref();
-        let parts = &self.parts[usize::from(id.0)];
-        let pages = |(disk, number): &(usize, usize)| self.image.runs[*disk][*number].entries.len();
-        let bytes = to_u64(parts.iter().map(pages).sum::<usize>() * PAGE_BYTES);
-        let mut bad = 0;
-        for part in read {
-            bad += self.image.play(heap, part)?;
-        }
-        if bad > 0 {
-            return Err(self.image.found_late(id));
-        }
-        self.awaited.tail.play(heap, id)?;
-        if self.scheme.counts_updates() {
-            check_partition(heap, id)?;
-        }
-        let indexing = self.indexing();
-        indexing.end_replay(heap, id, self.awaited.tag);
-        let sidecar = indexing.sidecar(heap, id);
-        indexing.build(heap, id, &self.awaited.catalog, sidecar)?;
-        assert!(bytes <= page_bytes(&self.image), "a part of the image");
-        heap.memory().sub(MemoryUse::Pages, bytes);
-        self.claim(id)
-    }
-
-    fn indexing(&self) -> Indexing<'_> {
-        Indexing {
-            scheme: self.scheme,
-            k: self.image.k,
-            rows: self.awaited.rows,
-            slot: self.slot,
-            ckpt_floor: CkptEpoch(0),
-            sidecars: &self.image.sidecars,
-            pseq: self.image.pseq(),
-            catalog: self.forms.as_ref(),
-        }
-    }
-
-    /// Gives collections to their headers, and ends the absence of a partition whose rows are indexed. A header and its
-    /// collection may lie in two partitions. Whichever of the two is built later makes the claim, before its rows can
-    /// be read.
-    fn claim(&self, id: PartitionId) -> Result<()> {
-        let mut headers = self.headers.lock();
-        let Headers { waiting, built } = &mut *headers;
-        let found = self.heap.lock(id).take_headers();
-        for header in found {
-            waiting.entry(header.partition()).or_default().push(header);
-        }
-        built[usize::from(id.0)] = true;
-        let due = waiting.keys().copied();
-        let due: Vec<_> = due.filter(|home| built[usize::from(home.0)]).collect();
-        for home in due {
-            let headers = waiting.remove(&home).unwrap_or_default();
-            let mut part = self.heap.lock(home);
-            headers.iter().try_for_each(|header| part.claim(header))?;
-        }
-        assert!(
-            waiting.keys().all(|home| !built[usize::from(home.0)]),
-            "a header waits only for a partition that is not built"
-        );
-        self.heap.lock(id).set_absent(false);
-        Ok(())
-    }
-
-    /// Ends the loading: lists the orphans, which only now are known.
+    /// Ends the loading, and frees the image and the records.
     fn finish(&self) {
-        assert!(
-            self.headers.lock().waiting.is_empty(),
-            "each header was found, and its collection too"
-        );
-        for id in self.heap.ids() {
-            self.heap.lock(id).list_orphans();
-        }
+        let building = self.building.lock().take();
+        let building = building.expect("the loading ends once");
+        building.list_orphans();
         self.is_done.store(true, Ordering::Release);
     }
 }
@@ -320,22 +253,31 @@ impl Loading {
 /// The end of a partition's loading. Dropping it publishes the state, also if the thread panics.
 struct Ended<'a> {
     loading: &'a Loading,
-    at: usize,
+    id: PartitionId,
     state: Presence,
 }
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        let mut states = self.loading.states.lock();
-        let is_ready = matches!(self.state, Presence::Ready);
-        states.of[self.at] = self.state.clone();
-        assert!(states.left > 0, "a partition is loaded once");
-        states.ended += 1;
-        states.left -= usize::from(is_ready);
-        if states.left == 0 && is_ready {
-            self.loading.finish();
+        let loading = self.loading;
+        let is_last = {
+            let mut states = loading.states.lock();
+            assert!(states.left > 0, "a partition is loaded once");
+            let is_ready = matches!(self.state, Presence::Ready);
+            if matches!(self.state, Presence::Missing) {
+                states.unread.insert(self.id);
+            }
+            states.of[usize::from(self.id.0)] = self.state.clone();
+            states.left -= usize::from(is_ready);
+            states.left == 0
+        };
+        if is_last {
+            // This takes all latches, so it must not hold the states.
+            loading.finish();
         }
-        self.loading.changed.notify_all();
+        let _states = loading.states.lock();
+        loading.ended.fetch_add(1, Ordering::AcqRel);
+        loading.changed.notify_all();
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) struct SortedTail {
     parts: Vec<Mutex<Vec<u8>>>,
     /// The pages whose identity is changed by a record.
     identities: BTreeMap<PageId, IdentityChange>,
+    /// The head of the record that is being added.
+    head: Vec<u8>,
     /// The counts of records.
     pub stats: ReplayStats,
 }
@@ -49,6 +51,7 @@ impl SortedTail {
         let mut tail = SortedTail {
             parts: (0..geometry.partitions).map(|_| Mutex::default()).collect(),
             identities: BTreeMap::new(),
+            head: Vec::new(),
             stats: ReplayStats::default(),
         };
         for (part, units) in end.units.iter().enumerate() {
@@ -93,30 +96,31 @@ impl SortedTail {
 
     fn add(&mut self, geometry: &Geometry, record: &PageRecord<'_>) {
         let (fragments, bytes) = record.encoded_fragments();
-        let mut head = Vec::with_capacity(32);
-        encode_group_head(&mut head, record.tag, 1);
+        self.head.clear();
+        encode_group_head(&mut self.head, record.tag, 1);
         let fields = RecordHead {
             page: record.page,
             useq: record.useq,
             tag: record.tag,
             fragments: u32::try_from(fragments).expect("a page has fewer bytes"),
         };
-        encode_record_head(&mut head, record.tag, &fields);
+        encode_record_head(&mut self.head, record.tag, &fields);
         let partition = geometry.partition_of_page(record.page);
         let out = self.parts[usize::from(partition.0)].get_mut();
-        out.put_varint(to_u64(head.len() + bytes.len()));
-        out.put(&head);
+        out.put_varint(to_u64(self.head.len() + bytes.len()));
+        out.put(&self.head);
         out.put(bytes);
-        let in_head = |offset: &usize| *offset < IDENTITY.end;
-        for fragment in record.fragments().take_while(|f| in_head(&f.offset)) {
-            let end = fragment.offset + fragment.bytes.len();
-            let (from, to) = (fragment.offset.max(IDENTITY.start), end.min(IDENTITY.end));
-            if from < to {
-                let change = self.identities.entry(record.page).or_default();
-                let changed = &mut change[from - IDENTITY.start..to - IDENTITY.start];
-                let bytes = &fragment.bytes[from - fragment.offset..to - fragment.offset];
-                for (sum, byte) in changed.iter_mut().zip(bytes) {
-                    *sum ^= byte;
+        self.note_identity(record);
+    }
+
+    /// Notes the record's change of its page's identity, if it has one.
+    fn note_identity(&mut self, record: &PageRecord<'_>) {
+        let fragments = record.fragments();
+        for fragment in fragments.take_while(|fragment| fragment.offset < IDENTITY.end) {
+            for (at, byte) in (fragment.offset..).zip(fragment.bytes) {
+                if IDENTITY.contains(&at) {
+                    let change = self.identities.entry(record.page).or_default();
+                    change[at - IDENTITY.start] ^= byte;
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! The latches of an attempt, and the partitions that a restart has left absent.
 //!
-//! An absent partition is found under its latch. The attempt then releases all latches and asks for all absent
-//! partitions at once. It runs again when they are loaded.
+//! An attempt that meets an absent partition releases all latches and asks for all absent partitions at once. It runs
+//! again when they are loaded.
 
 use perdura_base::{Error, PartitionId, PartitionSet, Result};
 
@@ -49,21 +49,20 @@ impl Executor {
         parts: &PartitionSet,
         manner: &Manner<'_>,
     ) -> Result<Guards<'_>, Refused> {
-        let (mut guards, mut is_absent) = (Guards::new(), false);
+        let mut guards = Guards::new();
         for id in parts.iter() {
             debug_assert!(
                 guards.last().is_none_or(|(last, _)| *last < id),
                 "no deadlock"
             );
+            // The latch of an absent partition may be held for long, so this test comes first.
+            if self.heap.is_absent(id) {
+                return Err(Refused::Absent(self.absent_of(parts)));
+            }
             let latched = manner.patience.latch(&self.heap, id);
             let mut part = latched.ok_or(Refused::Held(id))?;
-            is_absent |= part.is_absent();
             part.set_now(manner.now_ms);
             guards.push((id, part));
-        }
-        if is_absent {
-            let absent = guards.iter().filter(|(_, part)| part.is_absent());
-            return Err(Refused::Absent(absent.map(|(id, _)| *id).collect()));
         }
         debug_assert_eq!(
             guards.len(),
@@ -71,6 +70,12 @@ impl Executor {
             "a latch for each partition of the set"
         );
         Ok(guards)
+    }
+
+    #[cold]
+    fn absent_of(&self, parts: &PartitionSet) -> PartitionSet {
+        let is_absent = |id: &PartitionId| self.heap.is_absent(*id);
+        parts.iter().filter(is_absent).collect()
     }
 
     /// Waits until absent partitions are loaded. A caller that does not wait only asks for them. The caller holds no
@@ -82,7 +87,6 @@ impl Executor {
     pub(super) fn await_loading(&self, absent: &PartitionSet, manner: &Manner<'_>) -> Result<()> {
         let loader = self.loader.as_ref();
         let loader = loader.expect("an absent partition has a loader");
-        assert!(absent.iter().next().is_some(), "a partition is absent");
         debug_assert!(
             absent
                 .iter()

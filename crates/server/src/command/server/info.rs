@@ -385,14 +385,15 @@ fn databases(state: &State, to: &mut Fields, _: &Sources<'_>) {
 
 fn persistence(state: &State, to: &mut Fields, of: &Sources<'_>) {
     let stats = of.engine;
-    let loads = matches!(state.stage, Stage::Loading(_));
-    to.put("loading", u8::from(loads));
-    to.put("async_loading", 0);
-    if let Stage::Loading(progress) = &state.stage {
-        let elapsed = state.now.duration_since(state.common.started);
-        for (name, value) in loading::info(progress, elapsed) {
-            to.put(name, value);
+    let (loads, absent) = match &state.stage {
+        Stage::Loading(progress) => {
+            let elapsed = state.now.duration_since(state.common.started);
+            (Some((&**progress, elapsed)), 0)
         }
+        Stage::Ready(db) => (None, db.absent_partitions().iter().count()),
+    };
+    for (name, value) in loading::info(loads, absent) {
+        to.put(name, value);
     }
     let checkpoint = stats.get("checkpoint").unwrap_or(&Value::Null);
     let count = |name: &str| checkpoint.get(name).and_then(Value::as_u64).unwrap_or(0);

@@ -203,7 +203,13 @@ pub(crate) fn shutdown(cx: &mut Cx<'_>, args: &Args<'_>) {
 /// come between two partitions.
 pub(crate) fn keyspace(db: &Db) -> perdura_base::Result<([(u64, u64); 16], Epoch)> {
     let (mut counts, mut newest) = ([(0, 0); 16], Epoch(0));
-    for id in db.all_partitions().iter() {
+    // INFO and the metrics must not wait until a restart has loaded everything.
+    let absent = db.absent_partitions();
+    for id in db
+        .all_partitions()
+        .iter()
+        .filter(|id| !absent.contains(*id))
+    {
         let mut parts = PartitionSet::empty();
         parts.insert(id);
         let (part, ticket) = db.transact(&parts, |tx| {
