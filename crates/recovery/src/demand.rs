@@ -9,7 +9,7 @@
 //! everything first. So a crash during the loading leaves nothing to repair: the next restart begins with the same image
 //! and reads the log of one more life.
 //!
-//! Some databases must be loaded whole. [`decide`] then says why.
+//! Some databases must be loaded whole. The report then says why.
 //!
 //! # Source
 //! *Single-pass restore after a media failure* (004), section 5.3, and its outlook to incremental restarts: pages are

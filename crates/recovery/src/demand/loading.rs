@@ -22,6 +22,25 @@ enum Presence {
     Damaged(Arc<str>),
 }
 
+/// The failure of a partition's loading.
+enum Failure {
+    /// The disk could not be read. Nothing was loaded.
+    Read(Error),
+    /// The partition cannot be built.
+    Damage(Error),
+}
+
+/// The states of all partitions.
+struct States {
+    of: Vec<Presence>,
+    /// The partitions that transactions wait for.
+    asked: PartitionSet,
+    /// The partitions that could not be read when they were last tried. Others come first.
+    unread: PartitionSet,
+    /// The count of partitions that are missing or being loaded.
+    left: usize,
+}
+
 impl States {
     /// Chooses the missing partition to load next, and marks it.
     fn take_next(&mut self) -> Option<PartitionId> {
@@ -45,25 +64,6 @@ impl States {
             .iter()
             .any(|state| matches!(state, Presence::Loading))
     }
-}
-
-/// The failure of a partition's loading.
-enum Failure {
-    /// The disk could not be read. Nothing was loaded.
-    Read(Error),
-    /// The partition cannot be built.
-    Damage(Error),
-}
-
-/// The states of all partitions.
-struct States {
-    of: Vec<Presence>,
-    /// The partitions that transactions wait for.
-    asked: PartitionSet,
-    /// The partitions that could not be read when they were last tried. Others come first.
-    unread: PartitionSet,
-    /// The count of partitions that are missing or being loaded.
-    left: usize,
 }
 
 /// The partitions that a restart has left absent.
